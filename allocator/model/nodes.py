@@ -1,0 +1,136 @@
+"""Nodes as the allocator sees them, and node selectors.
+
+Source: k8s.io/api/core/v1 NodeSelector; k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from allocator.model.meta import ApiStruct
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What device allocation reads of a node."""
+
+    name: str
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    declared_features: frozenset[str] = frozenset()
+
+
+class NodeSelectorRequirement(ApiStruct):
+    """`key operator values`; operators In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] | None = None
+
+
+class NodeSelectorTerm(ApiStruct):
+    """All expressions (over labels) and all fields (only `metadata.name`) must hold; an empty term matches nothing."""
+
+    match_expressions: tuple[NodeSelectorRequirement, ...] | None = None
+    match_fields: tuple[NodeSelectorRequirement, ...] | None = None
+
+
+class NodeSelector(ApiStruct):
+    """Terms are ORed; no terms match nothing."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] | None = None
+
+
+class NodeSelectorError(ValueError):
+    """A node selector cannot be parsed: bad operator or wrong number of values."""
+
+
+def _as_int(text: str) -> int | None:
+    """Read a Go base-10 int64."""
+    body = text[1:] if text[:1] in "+-" else text
+    if not body.isascii() or not body.isdigit() or len(body) > 19:
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def _check(requirement: NodeSelectorRequirement) -> None:
+    values = requirement.values or ()
+    operator = requirement.operator
+    if operator in ("In", "NotIn"):
+        if not values:
+            raise NodeSelectorError(f"key {requirement.key!r}: operator {operator} needs values")
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            raise NodeSelectorError(f"key {requirement.key!r}: operator {operator} takes no values")
+    elif operator in ("Gt", "Lt"):
+        if len(values) != 1 or _as_int(values[0]) is None:
+            raise NodeSelectorError(
+                f"key {requirement.key!r}: operator {operator} needs one integer"
+            )
+    else:
+        raise NodeSelectorError(f"key {requirement.key!r}: {operator!r} is not a valid operator")
+
+
+def matches_requirement(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    """Say whether the labels satisfy one (well-formed) requirement. NotIn is true for a missing label."""
+    values = requirement.values or ()
+    found = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return found is not None and found in values
+        case "NotIn":
+            return found is None or found not in values
+        case "Exists":
+            return found is not None
+        case "DoesNotExist":
+            return found is None
+        case _:
+            number = None if found is None else _as_int(found)
+            if number is None:
+                return False
+            bound = int(values[0])
+            return number > bound if requirement.operator == "Gt" else number < bound
+
+
+def check_term(term: NodeSelectorTerm) -> None:
+    """Check that a term can be evaluated.
+
+    Raises:
+        NodeSelectorError: bad operator, wrong number of values, or a field other than `metadata.name`.
+    """
+    for requirement in term.match_expressions or ():
+        _check(requirement)
+    for requirement in term.match_fields or ():
+        if requirement.key != "metadata.name":
+            raise NodeSelectorError(f"{requirement.key!r} is not a valid field selector key")
+        if requirement.operator not in ("In", "NotIn"):
+            raise NodeSelectorError(f"{requirement.operator!r} is not a valid field operator")
+        if len(requirement.values or ()) != 1:
+            raise NodeSelectorError("a field selector needs exactly one value")
+
+
+def matches_term(term: NodeSelectorTerm, labels: Mapping[str, str], node_name: str) -> bool:
+    """Say whether a (well-formed) term matches; a term without expressions and fields never does."""
+    if not term.match_expressions and not term.match_fields:
+        return False
+    for requirement in term.match_expressions or ():
+        if not matches_requirement(requirement, labels):
+            return False
+    for requirement in term.match_fields or ():
+        if not matches_requirement(requirement, {"metadata.name": node_name}):
+            return False
+    return True
+
+
+def matches_node_selector(
+    selector: NodeSelector, labels: Mapping[str, str], node_name: str
+) -> bool:
+    """Say whether a node selector matches a node.
+
+    Raises:
+        NodeSelectorError: any term cannot be parsed, also one that would not decide.
+    """
+    terms = selector.node_selector_terms or ()
+    for term in terms:
+        if term.match_expressions or term.match_fields:
+            check_term(term)
+    return any(matches_term(term, labels, node_name) for term in terms)

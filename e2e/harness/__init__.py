@@ -1,0 +1,1 @@
+"""A real Kubernetes control plane on loopback, and what the end-to-end tests need around it."""
