@@ -30,7 +30,7 @@ class Gate:
     def default(self, version: str) -> bool:
         """Whether the gate is on by default in this version (minor, e.g. `1.37`)."""
         stage = self.stages.get(version, "")
-        return stage.startswith("GA") and not stage.endswith("-") or stage.endswith("+")
+        return (stage.startswith("GA") and not stage.endswith("-")) or stage.endswith("+")
 
 
 def _stages(*values: str) -> dict[str, str]:

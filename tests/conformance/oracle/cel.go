@@ -27,7 +27,7 @@ type celQuestion struct {
 	// Derived asks for the value of a derived attribute in place of a verdict.
 	Derived bool `json:"derived"`
 	// Admission also asks the environment for new expressions, at default gates.
-	Admission bool `json:"admission"`
+	Admission bool `json:"askAdmission"`
 }
 
 type celVerdict struct {

@@ -1,0 +1,1 @@
+"""Everything that waits, talks or remembers: cache, extender, stand-alone loop, binder, offline tools."""

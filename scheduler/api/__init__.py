@@ -1,0 +1,1 @@
+"""JSON to model and back, by API group and version."""

@@ -1,0 +1,1 @@
+"""An embedded API server for demos and tests."""

@@ -1,0 +1,1 @@
+"""Pure stores of cluster state, one writer each."""

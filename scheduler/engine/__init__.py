@@ -1,0 +1,1 @@
+"""Questions, feasible sets and indexes."""

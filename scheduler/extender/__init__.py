@@ -1,0 +1,1 @@
+"""The kube-scheduler extender: webhooks over one engine."""

@@ -1,0 +1,1 @@
+"""Extension points, statuses and cycle state."""

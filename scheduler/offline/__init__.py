@@ -1,0 +1,1 @@
+"""Answers from manifests, with no cluster."""

@@ -1,0 +1,1 @@
+"""One predicate or scorer a file."""

@@ -1,0 +1,1 @@
+"""Lists and watches that keep the cache current."""

@@ -1,0 +1,1 @@
+"""Simulated controllers, drivers and kubelets."""

@@ -1,0 +1,1 @@
+"""The stand-alone scheduler: its own queue and loop."""

@@ -1,0 +1,1 @@
+"""The rules by which the API server rejects objects."""

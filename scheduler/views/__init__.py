@@ -1,0 +1,1 @@
+"""Plain data for people: what explain and top show."""
