@@ -11,7 +11,7 @@ from allocator.model.nodes import NodeSelector
 from allocator.quantity import Quantity
 
 
-class DeviceToleration(ApiStruct):
+class DeviceToleration(ApiStruct, frozen=True, kw_only=True):
     """Tolerates taints with this key, operator, value and effect; empty fields match more."""
 
     key: str = ""
@@ -21,20 +21,20 @@ class DeviceToleration(ApiStruct):
     toleration_seconds: int | None = None
 
 
-class CapacityRequirements(ApiStruct):
+class CapacityRequirements(ApiStruct, frozen=True, kw_only=True):
     """How much of each capacity a request consumes; names are compared as raw keys."""
 
     requests: dict[str, Quantity] | None = None
 
 
-class DeviceDerivedAttribute(ApiStruct):
+class DeviceDerivedAttribute(ApiStruct, frozen=True, kw_only=True):
     """An attribute computed by CEL, seen only by constraints of its own request."""
 
     name: str = ""
     expression: str = ""
 
 
-class ExactDeviceRequest(ApiStruct):
+class ExactDeviceRequest(ApiStruct, frozen=True, kw_only=True):
     """A request for devices of one class."""
 
     device_class_name: str = ""
@@ -47,7 +47,7 @@ class ExactDeviceRequest(ApiStruct):
     derived_attributes: tuple[DeviceDerivedAttribute, ...] | None = None
 
 
-class DeviceSubRequest(ApiStruct):
+class DeviceSubRequest(ApiStruct, frozen=True, kw_only=True):
     """One alternative of a `firstAvailable` request."""
 
     name: str = ""
@@ -60,7 +60,7 @@ class DeviceSubRequest(ApiStruct):
     derived_attributes: tuple[DeviceDerivedAttribute, ...] | None = None
 
 
-class DeviceRequest(ApiStruct):
+class DeviceRequest(ApiStruct, frozen=True, kw_only=True):
     """A named request: exactly one of `exactly` and `first_available` is set in a valid claim."""
 
     name: str = ""
@@ -68,7 +68,7 @@ class DeviceRequest(ApiStruct):
     first_available: tuple[DeviceSubRequest, ...] | None = None
 
 
-class DeviceConstraint(ApiStruct):
+class DeviceConstraint(ApiStruct, frozen=True, kw_only=True):
     """What the devices of some (or all) requests must have in common, or must not."""
 
     requests: tuple[str, ...] | None = None
@@ -76,14 +76,14 @@ class DeviceConstraint(ApiStruct):
     distinct_attribute: str | None = None
 
 
-class DeviceClaimConfiguration(ApiStruct):
+class DeviceClaimConfiguration(ApiStruct, frozen=True, kw_only=True):
     """Configuration for the devices of some (or all) requests."""
 
     requests: tuple[str, ...] | None = None
     opaque: OpaqueDeviceConfiguration | None = None
 
 
-class DeviceClaim(ApiStruct):
+class DeviceClaim(ApiStruct, frozen=True, kw_only=True):
     """Requests, constraints and configuration of a claim."""
 
     requests: tuple[DeviceRequest, ...] | None = None
@@ -91,13 +91,13 @@ class DeviceClaim(ApiStruct):
     config: tuple[DeviceClaimConfiguration, ...] | None = None
 
 
-class ResourceClaimSpec(ApiStruct):
+class ResourceClaimSpec(ApiStruct, frozen=True, kw_only=True):
     """What is claimed."""
 
     devices: DeviceClaim = DeviceClaim()
 
 
-class DeviceRequestAllocationResult(ApiStruct):
+class DeviceRequestAllocationResult(ApiStruct, frozen=True, kw_only=True):
     """One device for one request; `request` is `name` or `name/alternative`."""
 
     request: str = ""
@@ -118,7 +118,7 @@ class DeviceRequestAllocationResult(ApiStruct):
         return DeviceID(self.driver, self.pool, self.device)
 
 
-class DeviceAllocationConfiguration(ApiStruct):
+class DeviceAllocationConfiguration(ApiStruct, frozen=True, kw_only=True):
     """A configuration that applies to an allocation; `source` is FromClass or FromClaim."""
 
     source: str = ""
@@ -126,14 +126,14 @@ class DeviceAllocationConfiguration(ApiStruct):
     opaque: OpaqueDeviceConfiguration | None = None
 
 
-class DeviceAllocationResult(ApiStruct):
+class DeviceAllocationResult(ApiStruct, frozen=True, kw_only=True):
     """The devices of a claim."""
 
     results: tuple[DeviceRequestAllocationResult, ...] | None = None
     config: tuple[DeviceAllocationConfiguration, ...] | None = None
 
 
-class AllocationResult(ApiStruct):
+class AllocationResult(ApiStruct, frozen=True, kw_only=True):
     """`status.allocation`: devices and the nodes that can reach them (no selector: all nodes)."""
 
     devices: DeviceAllocationResult = DeviceAllocationResult()
@@ -141,7 +141,7 @@ class AllocationResult(ApiStruct):
     allocation_timestamp: str | None = None
 
 
-class ResourceClaimConsumerReference(ApiStruct):
+class ResourceClaimConsumerReference(ApiStruct, frozen=True, kw_only=True):
     """A pod (or PodGroup) that may use a claim."""
 
     api_group: str = ""
@@ -150,7 +150,7 @@ class ResourceClaimConsumerReference(ApiStruct):
     uid: str = ""
 
 
-class Condition(ApiStruct):
+class Condition(ApiStruct, frozen=True, kw_only=True):
     """A condition of an object or an allocated device."""
 
     type: str = ""
@@ -160,7 +160,7 @@ class Condition(ApiStruct):
     last_transition_time: str | None = None
 
 
-class AllocatedDeviceStatus(ApiStruct):
+class AllocatedDeviceStatus(ApiStruct, frozen=True, kw_only=True):
     """What the driver says of an allocated device."""
 
     driver: str = ""
@@ -170,7 +170,7 @@ class AllocatedDeviceStatus(ApiStruct):
     conditions: tuple[Condition, ...] | None = None
 
 
-class ResourceClaimStatus(ApiStruct):
+class ResourceClaimStatus(ApiStruct, frozen=True, kw_only=True):
     """The allocation of a claim and who may use it."""
 
     allocation: AllocationResult | None = None
@@ -178,7 +178,7 @@ class ResourceClaimStatus(ApiStruct):
     devices: tuple[AllocatedDeviceStatus, ...] | None = None
 
 
-class ResourceClaim(ApiStruct):
+class ResourceClaim(ApiStruct, frozen=True, kw_only=True):
     """A claim for devices."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -191,14 +191,14 @@ class ResourceClaim(ApiStruct):
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
-class ResourceClaimTemplateSpec(ApiStruct):
+class ResourceClaimTemplateSpec(ApiStruct, frozen=True, kw_only=True):
     """Metadata and spec for the claims made from a template."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()
 
 
-class ResourceClaimTemplate(ApiStruct):
+class ResourceClaimTemplate(ApiStruct, frozen=True, kw_only=True):
     """A pattern for claims, one for each pod that names it."""
 
     metadata: ObjectMeta = ObjectMeta()

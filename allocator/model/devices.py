@@ -38,7 +38,7 @@ class DeviceID(NamedTuple):
         return PoolID(self.driver, self.pool)
 
 
-class DeviceAttribute(ApiStruct):
+class DeviceAttribute(ApiStruct, frozen=True, kw_only=True):
     """One value of one type; exactly one field is set in a valid object."""
 
     int_: int | None = msgspec.field(default=None, name="int")
@@ -51,7 +51,7 @@ class DeviceAttribute(ApiStruct):
     versions: tuple[str, ...] | None = None
 
 
-class CapacityRequestPolicyRange(ApiStruct):
+class CapacityRequestPolicyRange(ApiStruct, frozen=True, kw_only=True):
     """Consumption must be min + n*step, at most max."""
 
     min: Quantity | None = None
@@ -59,7 +59,7 @@ class CapacityRequestPolicyRange(ApiStruct):
     step: Quantity | None = None
 
 
-class CapacityRequestPolicy(ApiStruct):
+class CapacityRequestPolicy(ApiStruct, frozen=True, kw_only=True):
     """How a capacity may be consumed."""
 
     default: Quantity | None = None
@@ -67,27 +67,27 @@ class CapacityRequestPolicy(ApiStruct):
     valid_range: CapacityRequestPolicyRange | None = None
 
 
-class DeviceCapacity(ApiStruct):
+class DeviceCapacity(ApiStruct, frozen=True, kw_only=True):
     """A capacity of a device: its total value, never reduced by consumption."""
 
     value: Quantity
     request_policy: CapacityRequestPolicy | None = None
 
 
-class Counter(ApiStruct):
+class Counter(ApiStruct, frozen=True, kw_only=True):
     """An amount in a counter set, or taken from one."""
 
     value: Quantity
 
 
-class CounterSet(ApiStruct):
+class CounterSet(ApiStruct, frozen=True, kw_only=True):
     """Counters that the devices of one pool share."""
 
     name: str = ""
     counters: dict[str, Counter] | None = None
 
 
-class DeviceCounterConsumption(ApiStruct):
+class DeviceCounterConsumption(ApiStruct, frozen=True, kw_only=True):
     """What a device takes from one counter set of its pool."""
 
     counter_set: str = ""
@@ -95,7 +95,7 @@ class DeviceCounterConsumption(ApiStruct):
     compatibility_groups: tuple[str, ...] | None = None
 
 
-class DeviceTaint(ApiStruct):
+class DeviceTaint(ApiStruct, frozen=True, kw_only=True):
     """Keeps claims without a toleration away; effects None, NoSchedule, NoExecute."""
 
     key: str = ""
@@ -104,7 +104,7 @@ class DeviceTaint(ApiStruct):
     time_added: str | None = None
 
 
-class NodeAllocatableMapping(ApiStruct):
+class NodeAllocatableMapping(ApiStruct, frozen=True, kw_only=True):
     """Node resources that a device provides, by consumed capacity or by device."""
 
     capacity_key: str | None = None
@@ -112,21 +112,21 @@ class NodeAllocatableMapping(ApiStruct):
     device_multiplier: Quantity | None = None
 
 
-class NodeAllocatableOverhead(ApiStruct):
+class NodeAllocatableOverhead(ApiStruct, frozen=True, kw_only=True):
     """Node resources that using a device costs."""
 
     per_pod: Quantity | None = None
     per_container: Quantity | None = None
 
 
-class NodeAllocatableResource(ApiStruct):
+class NodeAllocatableResource(ApiStruct, frozen=True, kw_only=True):
     """How a device counts in one resource of its node."""
 
     mapping: NodeAllocatableMapping | None = None
     overhead: NodeAllocatableOverhead | None = None
 
 
-class Device(ApiStruct):
+class Device(ApiStruct, frozen=True, kw_only=True):
     """A device as its driver publishes it."""
 
     name: str = ""
@@ -144,7 +144,7 @@ class Device(ApiStruct):
     node_allocatable_resources: dict[str, NodeAllocatableResource] | None = None
 
 
-class ResourcePool(ApiStruct):
+class ResourcePool(ApiStruct, frozen=True, kw_only=True):
     """Which pool a slice is part of, and how many slices that pool has in this generation."""
 
     name: str = ""
@@ -152,7 +152,7 @@ class ResourcePool(ApiStruct):
     resource_slice_count: int = 0
 
 
-class ResourceSliceSpec(ApiStruct):
+class ResourceSliceSpec(ApiStruct, frozen=True, kw_only=True):
     """Devices or shared counters of one pool, and the nodes that can reach them."""
 
     driver: str = ""
@@ -167,7 +167,7 @@ class ResourceSliceSpec(ApiStruct):
     skip_node_operations: tuple[str, ...] | None = None
 
 
-class ResourceSlice(ApiStruct):
+class ResourceSlice(ApiStruct, frozen=True, kw_only=True):
     """A part of a pool."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -179,32 +179,32 @@ class ResourceSlice(ApiStruct):
         return PoolID(self.spec.driver, self.spec.pool.name)
 
 
-class CELDeviceSelector(ApiStruct):
+class CELDeviceSelector(ApiStruct, frozen=True, kw_only=True):
     """A CEL expression over `device`."""
 
     expression: str = ""
 
 
-class DeviceSelector(ApiStruct):
+class DeviceSelector(ApiStruct, frozen=True, kw_only=True):
     """One criterion; `cel` is the only kind there is."""
 
     cel: CELDeviceSelector | None = None
 
 
-class OpaqueDeviceConfiguration(ApiStruct):
+class OpaqueDeviceConfiguration(ApiStruct, frozen=True, kw_only=True):
     """Parameters that only the driver understands; kept as the JSON text they came in."""
 
     driver: str = ""
     parameters: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class DeviceClassConfiguration(ApiStruct):
+class DeviceClassConfiguration(ApiStruct, frozen=True, kw_only=True):
     """Configuration for every device allocated through a class."""
 
     opaque: OpaqueDeviceConfiguration | None = None
 
 
-class DeviceClassSpec(ApiStruct):
+class DeviceClassSpec(ApiStruct, frozen=True, kw_only=True):
     """Selectors and configuration of a class."""
 
     selectors: tuple[DeviceSelector, ...] | None = None
@@ -212,14 +212,14 @@ class DeviceClassSpec(ApiStruct):
     extended_resource_name: str | None = None
 
 
-class DeviceClass(ApiStruct):
+class DeviceClass(ApiStruct, frozen=True, kw_only=True):
     """A kind of device that claims can ask for."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: DeviceClassSpec = DeviceClassSpec()
 
 
-class DeviceTaintSelector(ApiStruct):
+class DeviceTaintSelector(ApiStruct, frozen=True, kw_only=True):
     """Every field that is set must be equal; no field set selects every device."""
 
     driver: str | None = None
@@ -227,14 +227,14 @@ class DeviceTaintSelector(ApiStruct):
     device: str | None = None
 
 
-class DeviceTaintRuleSpec(ApiStruct):
+class DeviceTaintRuleSpec(ApiStruct, frozen=True, kw_only=True):
     """A taint for the devices a selector names; without selector it applies to none."""
 
     device_selector: DeviceTaintSelector | None = None
     taint: DeviceTaint = DeviceTaint()
 
 
-class DeviceTaintRule(ApiStruct):
+class DeviceTaintRule(ApiStruct, frozen=True, kw_only=True):
     """A taint that an administrator adds from outside."""
 
     metadata: ObjectMeta = ObjectMeta()

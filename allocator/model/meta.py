@@ -14,7 +14,7 @@ class ApiStruct(
     """Base of all API types: immutable, keyword-only, camelCase on the wire, defaults left out when written."""
 
 
-class OwnerReference(ApiStruct):
+class OwnerReference(ApiStruct, frozen=True, kw_only=True):
     """An owner of an object; `controller` marks the one that manages it."""
 
     api_version: str = ""
@@ -24,7 +24,7 @@ class OwnerReference(ApiStruct):
     controller: bool | None = None
 
 
-class ObjectMeta(ApiStruct):
+class ObjectMeta(ApiStruct, frozen=True, kw_only=True):
     """The metadata that scheduling looks at. Timestamps stay RFC 3339 text."""
 
     name: str = ""

@@ -18,7 +18,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     declared_features: frozenset[str] = frozenset()
 
 
-class NodeSelectorRequirement(ApiStruct):
+class NodeSelectorRequirement(ApiStruct, frozen=True, kw_only=True):
     """`key operator values`; operators In, NotIn, Exists, DoesNotExist, Gt, Lt."""
 
     key: str = ""
@@ -26,14 +26,14 @@ class NodeSelectorRequirement(ApiStruct):
     values: tuple[str, ...] | None = None
 
 
-class NodeSelectorTerm(ApiStruct):
+class NodeSelectorTerm(ApiStruct, frozen=True, kw_only=True):
     """All expressions (over labels) and all fields (only `metadata.name`) must hold; an empty term matches nothing."""
 
     match_expressions: tuple[NodeSelectorRequirement, ...] | None = None
     match_fields: tuple[NodeSelectorRequirement, ...] | None = None
 
 
-class NodeSelector(ApiStruct):
+class NodeSelector(ApiStruct, frozen=True, kw_only=True):
     """Terms are ORed; no terms match nothing."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] | None = None

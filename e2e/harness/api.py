@@ -202,7 +202,7 @@ class Api:
                 return None
             raise
 
-    async def list(
+    async def objects(
         self, kind: Resource, namespace: str | None = None, query: str = ""
     ) -> list[Object]:
         answer = await self.request("GET", kind.path(namespace) + query)

@@ -223,7 +223,7 @@ class ControlPlane:
         """Says whether the API server is ready and the default namespaces are there."""
         if not await self.admin.healthy():
             return False
-        await self.admin.list(CLASSES)
+        await self.admin.objects(CLASSES)
         return await self.admin.find(NAMESPACES, "default") is not None
 
     async def _certificates(self) -> None:
