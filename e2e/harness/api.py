@@ -191,9 +191,7 @@ class Api:
         answer: Object = await self.request("GET", kind.path(namespace, name))
         return answer
 
-    async def find(
-        self, kind: Resource, name: str, namespace: str | None = None
-    ) -> Object | None:
+    async def find(self, kind: Resource, name: str, namespace: str | None = None) -> Object | None:
         """Returns the object, or None when there is none."""
         try:
             return await self.get(kind, name, namespace)

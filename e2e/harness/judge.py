@@ -5,6 +5,7 @@ It shares nothing with the product: it reads plain JSON as the API server hands 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -58,20 +59,17 @@ def devices_of(claim: Object) -> list[Device]:
 
 
 def exclusive(claims: Iterable[Object]) -> Iterator[Finding]:
-    """S1: each device has at most one exclusive holder, and then no shares."""
-    holders: dict[Device, tuple[str, bool]] = {}
+    """S1: a device with an exclusive holder has no other holder, of either kind."""
+    holders: dict[Device, list[tuple[str, bool]]] = defaultdict(list)
     for claim in claims:
         for result in _results(claim):
-            if result.get("adminAccess"):
-                continue
-            device = (result["driver"], result["pool"], result["device"])
-            shared = result.get("shareID") is not None
-            earlier = holders.setdefault(device, (_name(claim), shared))
-            if earlier[0] == _name(claim) and earlier[1] == shared and not _twice(claim, device):
-                continue
-            if not (shared and earlier[1]):
-                text = f"{'/'.join(device)} is held by {earlier[0]} and {_name(claim)}"
-                yield Finding("S1", _name(claim), text)
+            if not result.get("adminAccess"):
+                device = (result["driver"], result["pool"], result["device"])
+                holders[device].append((_name(claim), result.get("shareID") is not None))
+    for device, held in holders.items():
+        if len(held) > 1 and not all(shared for _, shared in held):
+            names = ", ".join(name for name, _ in held)
+            yield Finding("S1", "/".join(device), f"is held by {names}")
 
 
 def _claims_in_form(claims: Iterable[Object]) -> Iterator[Finding]:
@@ -200,10 +198,6 @@ def _allocation(claim: Object) -> Object | None:
 def _results(claim: Object) -> list[Object]:
     allocation = _allocation(claim) or {}
     return allocation.get("devices", {}).get("results") or []
-
-
-def _twice(claim: Object, device: Device) -> bool:
-    return devices_of(claim).count(device) > 1
 
 
 def _name(thing: Object) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from e2e.harness import judge
 from e2e.harness.api import CLAIMS, PODS, Api, Object, Resource
+from e2e.harness.objects import FINALIZER
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Recorder:
 
     def findings(self) -> list[judge.Finding]:
         """Judges every revision: devices once (S1), finalizer first (S7), no bare allocation (S10)."""
-        return list(self._findings())
+        return sorted(set(self._findings()), key=lambda finding: finding.subject)
 
     def _findings(self) -> Iterator[judge.Finding]:
         claims: dict[str, Object] = {}
@@ -65,8 +66,9 @@ class Recorder:
                 continue
             claims[uid] = change.object
             if before is not None:
-                yield from _bare_allocation(before, change.object)
-            yield from judge.exclusive(claims.values())
+                yield from _newly_allocated(before, change.object)
+            if _allocation(before) != _allocation(change.object):
+                yield from judge.exclusive(claims.values())
 
     def _ordered(self) -> list[Change]:
         return sorted(self.changes, key=lambda change: change.revision)
@@ -99,8 +101,16 @@ class Recorder:
                 self.changes.append(Change(event, kind.kind, item))
 
 
-def _bare_allocation(before: Object, after: Object) -> Iterator[judge.Finding]:
-    old, new = before.get("status", {}), after.get("status", {})
-    newly = old.get("allocation") is None and new.get("allocation") is not None
-    if newly and not new.get("reservedFor"):
-        yield judge.Finding("S10", after["metadata"]["name"], "allocated without a reservation")
+def _allocation(claim: Object | None) -> Object | None:
+    allocation: Object | None = (claim or {}).get("status", {}).get("allocation")
+    return allocation
+
+
+def _newly_allocated(before: Object, after: Object) -> Iterator[judge.Finding]:
+    name = after["metadata"]["name"]
+    if _allocation(before) is not None or _allocation(after) is None:
+        return
+    if not after["status"].get("reservedFor"):
+        yield judge.Finding("S10", name, "allocated without a reservation")
+    if FINALIZER not in (after["metadata"].get("finalizers") or []):
+        yield judge.Finding("S7", name, "allocated before it had the finalizer")
