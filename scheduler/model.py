@@ -180,6 +180,8 @@ class PodStatus(ApiStruct, frozen=True, kw_only=True):
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
+    allocated_resources: dict[str, Quantity] | None = None
+    resources: ResourceRequirements | None = None
 
 
 class Pod(ApiStruct, frozen=True, kw_only=True):

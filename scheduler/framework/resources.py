@@ -1,0 +1,233 @@
+"""What a pod requests of its node: resources and host ports.
+
+Amounts are integers, as the scheduler compares them: `cpu` in thousandths, everything else in whole units, both rounded
+up once, after summing exactly. Names that no predicate compares (anything but cpu, memory, ephemeral-storage, hugepages
+and names with a domain) are left out.
+
+Source: k8s.io/component-helpers/resource (PodRequests), pkg/scheduler/framework/types.go; KEP-753, 1287, 2837.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from allocator.quantity import Quantity
+from scheduler.model import Container, ContainerStatus, HostPort, Pod
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+EPHEMERAL_STORAGE: Final = "ephemeral-storage"
+PODS: Final = "pods"
+HUGEPAGES_PREFIX: Final = "hugepages-"
+IMPLICIT_EXTENDED_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
+DEFAULT_MILLI_CPU: Final = (
+    100  # what a container without a request counts in scoring, upstream's values
+)
+DEFAULT_MEMORY: Final = 200 * 1024 * 1024
+ANY_IP: Final = "0.0.0.0"  # noqa: S104 - a value of the API that is compared, nothing listens on it
+
+_Amounts = dict[str, int]  # resource name -> exact amount in nano-units
+_Quantities = Mapping[str, Quantity] | None
+_Pick = Callable[[Container, ContainerStatus | None, bool], _Quantities]
+
+
+def is_compared(name: str) -> bool:
+    """Whether the resource predicate looks at this resource (`pods` is counted, not summed)."""
+    return (
+        name in (CPU, MEMORY, EPHEMERAL_STORAGE)
+        or "/" in name
+        or name.startswith((HUGEPAGES_PREFIX, "attachable-volumes-"))
+    )
+
+
+def is_extended(name: str) -> bool:
+    """Whether this is an extended resource: `domain/name` outside `kubernetes.io`, or the implicit name of a class."""
+    if name.startswith(IMPLICIT_EXTENDED_PREFIX):
+        return True
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
+
+
+def pod_requests(pod: Pod) -> dict[str, int]:
+    """What a pending pod needs: its spec alone decides.
+
+    Returns:
+        resource name -> amount (cpu in milli); a resource requested as zero is there with 0.
+    """
+    requests = _aggregate(pod, _from_spec, is_infeasible=False)
+    if pod.spec.resources is not None:
+        _replace_pod_level(requests, _amounts(pod.spec.resources.requests))
+    _add(requests, _amounts(pod.spec.overhead))
+    return _rounded(requests)
+
+
+def assigned_pod_requests(pod: Pod) -> dict[str, int]:
+    """What a pod on a node counts: the most of what it asks for, was promised and has, while it is being resized.
+
+    A resize that the kubelet called infeasible will not happen: then the spec does not count.
+
+    Returns:
+        resource name -> amount (cpu in milli).
+    """
+    status = pod.status
+    if not (status.container_statuses or status.init_container_statuses or status.resources):
+        return pod_requests(pod)
+    is_infeasible = _is_resize_infeasible(pod)
+    actual_of_pod = status.resources.requests if status.resources is not None else None
+    if status.allocated_resources is not None and actual_of_pod is not None:
+        requests = _amounts(status.allocated_resources)
+        _raise_to(requests, _amounts(actual_of_pod))
+    else:
+        requests = _aggregate(pod, _allocated, is_infeasible=is_infeasible)
+        _raise_to(requests, _aggregate(pod, _actual, is_infeasible=is_infeasible))
+    if not is_infeasible:
+        _raise_to(requests, _aggregate(pod, _from_spec, is_infeasible=False))
+    _replace_pod_level(requests, _pod_level_of_assigned(pod, is_infeasible=is_infeasible))
+    _add(requests, _amounts(pod.spec.overhead))
+    return _rounded(requests)
+
+
+def scoring_requests(pod: Pod) -> tuple[int, int]:
+    """Cpu in milli and memory in bytes as scoring counts them: a container that asks for nothing counts a little."""
+    totals = []
+    for name, default in ((CPU, DEFAULT_MILLI_CPU * 10**6), (MEMORY, DEFAULT_MEMORY * 10**9)):
+
+        def pick(
+            container: Container,
+            _status: ContainerStatus | None,
+            _infeasible: bool,
+            name: str = name,
+            default: int = default,
+        ) -> _Quantities:
+            found = (container.resources.requests or {}).get(name)
+            return {name: Quantity(default) if found is None else found}
+
+        amounts = _aggregate(pod, pick, is_infeasible=False)
+        if pod.spec.resources is not None:
+            _replace_pod_level(amounts, _amounts(pod.spec.resources.requests))
+        _add(amounts, _amounts(pod.spec.overhead))
+        totals.append(_rounded(amounts).get(name, 0))
+    return totals[0], totals[1]
+
+
+def allocatable(quantities: Mapping[str, Quantity] | None) -> dict[str, int] | None:
+    """What a node offers, in the units of `pod_requests`, `pods` included; None stays None (unlimited, offline only)."""
+    if quantities is None:
+        return None
+    return {
+        name: quantity.milli_rounded_up() if name == CPU else quantity.rounded_up()
+        for name, quantity in quantities.items()
+    }
+
+
+def host_ports(pod: Pod) -> frozenset[HostPort]:
+    """Host ports of containers and sidecars; ordinary init containers are gone before others could collide."""
+    sidecars = (c for c in pod.spec.init_containers or () if c.is_sidecar)
+    return frozenset(
+        HostPort(ip=port.host_ip or ANY_IP, protocol=port.protocol or "TCP", port=port.host_port)
+        for container in (*(pod.spec.containers or ()), *sidecars)
+        for port in container.ports or ()
+        if port.host_port > 0
+    )
+
+
+def _from_spec(
+    container: Container, _status: ContainerStatus | None, _infeasible: bool
+) -> _Quantities:
+    return container.resources.requests
+
+
+def _allocated(
+    container: Container, status: ContainerStatus | None, infeasible: bool
+) -> _Quantities:
+    if status is not None and status.allocated_resources is not None:
+        return status.allocated_resources
+    return None if infeasible else container.resources.requests
+
+
+def _actual(container: Container, status: ContainerStatus | None, infeasible: bool) -> _Quantities:
+    if (
+        status is not None
+        and status.resources is not None
+        and status.resources.requests is not None
+    ):
+        return status.resources.requests
+    return _allocated(container, status, infeasible)
+
+
+def _aggregate(pod: Pod, pick: _Pick, *, is_infeasible: bool) -> _Amounts:
+    """Sum containers and sidecars, and raise to what the most demanding moment of initialisation needs."""
+    statuses: dict[str, ContainerStatus] = {}
+    if pick is not _from_spec:
+        every = (
+            *(pod.status.container_statuses or ()),
+            *(pod.status.init_container_statuses or ()),
+        )
+        for status in every:
+            statuses.setdefault(status.name, status)
+
+    total: _Amounts = {}
+    for container in pod.spec.containers or ():
+        _add(total, _amounts(pick(container, statuses.get(container.name), is_infeasible)))
+    sidecars: _Amounts = {}
+    initialising: _Amounts = {}
+    for container in pod.spec.init_containers or ():
+        own = _amounts(pick(container, statuses.get(container.name), is_infeasible))
+        if container.is_sidecar:
+            _add(total, own)
+            _add(sidecars, own)
+            _raise_to(initialising, sidecars)
+        else:
+            _add(own, sidecars)
+            _raise_to(initialising, own)
+    _raise_to(total, initialising)
+    return total
+
+
+def _pod_level_of_assigned(pod: Pod, *, is_infeasible: bool) -> _Amounts:
+    if pod.spec.resources is None or not any(map(_is_pod_level, pod.spec.resources.requests or ())):
+        return {}
+    requests = {} if is_infeasible else _amounts(pod.spec.resources.requests)
+    if pod.status.resources is None:
+        return _amounts(pod.spec.resources.requests)
+    _raise_to(requests, _amounts(pod.status.resources.requests))
+    _raise_to(requests, _amounts(pod.status.allocated_resources))
+    return requests
+
+
+def _is_pod_level(name: str) -> bool:
+    return name in (CPU, MEMORY) or name.startswith(HUGEPAGES_PREFIX)
+
+
+def _replace_pod_level(requests: _Amounts, pod_level: _Amounts) -> None:
+    for name, amount in pod_level.items():
+        if _is_pod_level(name):
+            requests[name] = amount
+
+
+def _is_resize_infeasible(pod: Pod) -> bool:
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodResizePending":
+            return condition.reason == "Infeasible"
+    return False
+
+
+def _amounts(quantities: _Quantities) -> _Amounts:
+    return {} if not quantities else {name: value.nanos for name, value in quantities.items()}
+
+
+def _add(total: _Amounts, more: _Amounts) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _raise_to(total: _Amounts, least: _Amounts) -> None:
+    for name, amount in least.items():
+        if amount > total.get(name, 0) or name not in total:
+            total[name] = amount
+
+
+def _rounded(amounts: _Amounts) -> dict[str, int]:
+    return {
+        name: -(-amount // 10**6) if name == CPU else -(-amount // 10**9)
+        for name, amount in amounts.items()
+        if is_compared(name)
+    }
