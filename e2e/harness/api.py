@@ -93,16 +93,21 @@ class Api:
           server: URL such as `https://127.0.0.1:6443`.
           context: Verifies the server, and may hold a client certificate.
           headers: Sent with each request, such as `Authorization`.
+
+        `ca_data` is the server's authority in base64, for kubeconfigs made from this client.
         """
         self.server = server.rstrip("/")
         self._context = context
         self._headers = dict(headers or {})
         self._session: aiohttp.ClientSession | None = None
+        self.ca_data: str | None = None
 
     @classmethod
     def with_token(cls, server: str, ca_file: Path, token: str) -> Self:
         context = ssl.create_default_context(cafile=str(ca_file))
-        return cls(server, context, {"Authorization": f"Bearer {token}"})
+        api = cls(server, context, {"Authorization": f"Bearer {token}"})
+        api.ca_data = base64.b64encode(ca_file.read_bytes()).decode()
+        return api
 
     @classmethod
     def from_kubeconfig(cls, path: Path) -> Self:
@@ -129,7 +134,17 @@ class Api:
         elif "client-certificate" in user:
             context.load_cert_chain(user["client-certificate"], user["client-key"])
         headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
-        return cls(cluster["server"], context, headers)
+        api = cls(cluster["server"], context, headers)
+        api.ca_data = cluster.get("certificate-authority-data")
+        if api.ca_data is None and "certificate-authority" in cluster:
+            content = Path(cluster["certificate-authority"]).read_bytes()
+            api.ca_data = base64.b64encode(content).decode()
+        return api
+
+    @property
+    def tls(self) -> ssl.SSLContext:
+        """The context that its connections are made with."""
+        return self._context
 
     async def __aenter__(self) -> Self:
         connector = aiohttp.TCPConnector(ssl=self._context, limit=0)

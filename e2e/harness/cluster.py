@@ -65,12 +65,14 @@ class Cluster:
       name: Namespace, prefix of node names, and label value of the nodes.
       scheduler: The schedulerName under test.
       recorder: Every version of the claims and pods in the namespace.
+      tolerated: Rules of the judge that the test itself breaks on purpose.
     """
 
     api: Api
     name: str
     scheduler: str
     recorder: Recorder
+    tolerated: set[str] = field(default_factory=set)
     _cluster_scoped: list[tuple[Resource, str]] = field(default_factory=list)
     _nodes: list[str] = field(default_factory=list)
 
@@ -169,6 +171,7 @@ class Cluster:
         claims: Mapping[str, str] | None = None,
         templates: Mapping[str, str] | None = None,
         unused: Sequence[str] = (),
+        requests: Mapping[str, str] | None = None,
         scheduler: str | None = None,
         node: str | None = None,
         spec: Mapping[str, Any] | None = None,
@@ -182,6 +185,7 @@ class Cluster:
             claims=claims,
             templates=templates,
             unused=unused,
+            requests=requests,
             spec={"nodeSelector": selector, **(spec or {})},
         )
 
@@ -314,7 +318,8 @@ class Cluster:
             self.api.objects(NODES),
             self.api.objects(SLICES),
         )
-        return [*judge.judge(pods, claims, nodes, slices), *self.recorder.findings()]
+        found = [*judge.judge(pods, claims, nodes, slices), *self.recorder.findings()]
+        return [finding for finding in found if finding.rule not in self.tolerated]
 
     async def describe(self, limit: int = 10) -> str:
         """Returns unbound pods with conditions and events, for a failed wait."""

@@ -120,6 +120,7 @@ def pod(
     claims: Mapping[str, str] | None = None,
     templates: Mapping[str, str] | None = None,
     unused: Sequence[str] = (),
+    requests: Mapping[str, str] | None = None,
     spec: Mapping[str, Any] | None = None,
 ) -> Object:
     """A pod with one container.
@@ -131,14 +132,14 @@ def pod(
       claims: Entry name to claim name.
       templates: Entry name to template name.
       unused: Entries that the container does not refer to.
+      requests: The container's resource requests, such as cpu.
       spec: Laid over the rest of the spec.
     """
     entries = [{"name": e, "resourceClaimName": c} for e, c in (claims or {}).items()]
     entries += [{"name": e, "resourceClaimTemplateName": t} for e, t in (templates or {}).items()]
-    container: Object = {"name": "main", "image": IMAGE}
     used = [{"name": e["name"]} for e in entries if e["name"] not in unused]
-    if used:
-        container["resources"] = {"claims": used}
+    resources: Object = {"requests": dict(requests or {}), **({"claims": used} if used else {})}
+    container: Object = {"name": "main", "image": IMAGE, "resources": resources}
     return {
         "metadata": {"name": name, "namespace": namespace},
         "spec": {

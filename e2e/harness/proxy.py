@@ -14,7 +14,6 @@ import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -45,7 +44,7 @@ class Fault:
     """What happens to the next `times` requests that match.
 
     Attributes:
-      method: HTTP method, such as PUT.
+      method: Regular expression for the HTTP method, such as PUT.
       path: Regular expression that the whole path (without query) must match.
       times: How many requests it applies to.
       before: Runs before the request goes on.
@@ -68,7 +67,7 @@ class Fault:
     def applies_to(self, call: Call) -> bool:
         return (
             len(self.hit) < self.times
-            and self.method == call.method
+            and re.fullmatch(self.method, call.method) is not None
             and re.fullmatch(self.path, call.path) is not None
         )
 
@@ -76,9 +75,9 @@ class Fault:
 class FaultProxy:
     """Listens on 127.0.0.1 without TLS and forwards to the API server."""
 
-    def __init__(self, server: str, ca_file: Path) -> None:
+    def __init__(self, server: str, context: ssl.SSLContext) -> None:
         self._server = server
-        self._context = ssl.create_default_context(cafile=str(ca_file))
+        self._context = context
         self._faults: list[Fault] = []
         self.calls: list[Call] = []
         self.url = ""

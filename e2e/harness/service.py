@@ -58,6 +58,7 @@ class Service:
         kubeconfig: Path,
         folder: Path,
         *,
+        port: int | None = None,
         certificates: Certificates | None = None,
         flags: tuple[str, ...] = (),
         env: Mapping[str, str] | None = None,
@@ -69,13 +70,14 @@ class Service:
           command: Which mode.
           kubeconfig: Whom it talks to, and as who.
           folder: Where its log goes.
+          port: Where the webhooks are; any free one by default.
           certificates: TLS with client certificates for the extender; None for plain HTTP.
           flags: Added to the command line.
           env: Added to the environment.
           name: Names its log; the command by default.
         """
         self._health = free_port()
-        self._port = free_port()
+        self._port = port or free_port()
         self.certificates = certificates
         argv: list[str | Path] = [
             PROGRAM,

@@ -1,0 +1,79 @@
+# Every target is what CI and people run alike. `make help` lists them.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+K8S ?= 1.37
+CASES ?= 0
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## show the targets
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is %d.%d" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: pyproject.toml | $(VENV)/bin/python
+	@test -e $(VENV)/.dev || $(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml requirements-dev.lock | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@ $(VENV)/.runtime
+
+.PHONY: demo
+demo: $(VENV)/.runtime ## schedule a mixed GPU and NIC workload in one process, no cluster needed
+	@$(BIN)/dra-scheduler demo
+
+.PHONY: fmt
+fmt: $(VENV)/.dev ## format and fix what can be fixed
+	$(BIN)/ruff check --fix --quiet .
+	$(BIN)/ruff format --quiet .
+
+.PHONY: lint
+lint: $(VENV)/.dev ## format, lint, types, import layers
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: unit
+unit: $(VENV)/.dev ## tests without lint
+	$(BIN)/pytest -n 2 --dist loadfile -q -m "not integration" --cov --cov-report=
+	$(BIN)/coverage report --include='allocator/*' --fail-under=95 --format=total | sed 's/^/branch coverage of allocator: /;s/$$/ %/'
+
+.PHONY: test
+test: lint unit ## lint and all tests that need no control plane (README's second command)
+
+.PHONY: controlplane
+controlplane: ## build the real control plane once (Go), cached by version
+	@bash e2e/controlplane/build.sh $(K8S)
+
+.PHONY: e2e
+e2e: $(VENV)/.dev ## the real control plane: contract, lifecycle, extender, stand-alone, RBAC, faults
+	@if [ -z "$$KUBECONFIG" ]; then bash e2e/controlplane/build.sh $(K8S) >/dev/null; fi
+	DRA_E2E_KUBERNETES_VERSION=$(K8S) $(BIN)/pytest -q -m integration e2e tests/contract
+
+.PHONY: conformance
+conformance: $(VENV)/.dev ## ask upstream's allocator and CEL afresh (Go) and compare; CASES=n random cases on top
+	$(BIN)/python -m tests.conformance.run --cases $(CASES)
+
+.PHONY: bench
+bench: $(VENV)/.dev ## measure; BENCH=name runs one, BENCH_FULL=1 three repetitions
+	$(BIN)/python -m tests.benchmarks.run $(if $(BENCH),--bench $(BENCH)) $(if $(BENCH_FULL),--full) $(if $(DATA_DIR),--data-dir $(DATA_DIR))
+
+.PHONY: kind-e2e
+kind-e2e: $(VENV)/.dev ## for a person with Docker: kind cluster, image, cluster-agnostic e2e
+	bash e2e/kind.sh
+
+.PHONY: lock
+lock: ## write the development lock file afresh
+	$(BIN)/python -m pip install --quiet pip-tools
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --output-file requirements-dev.lock pyproject.toml requirements-dev.in
+
+.PHONY: clean
+clean: ## remove what the targets made here
+	rm -rf $(VENV) .coverage .coverage.* .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

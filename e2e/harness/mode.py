@@ -1,0 +1,148 @@
+"""The three ways in which the product schedules: stand-alone, and both extender profiles."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Literal
+
+from e2e.harness.controlplane import KubeScheduler
+from e2e.harness.process import free_port
+from e2e.harness.proxy import FaultProxy
+from e2e.harness.service import Certificates, Command, Service, scheduler_config
+from e2e.harness.target import DEPLOY, Target
+
+Name = Literal["standalone", "safe", "fast", "in-tree"]
+NAMES: tuple[Name, ...] = ("standalone", "safe", "fast")
+# Kubernetes' own scheduler: run on request, to see whether a test asks for what is usual.
+REFERENCE: Name = "in-tree"
+
+IN_TREE_CONFIG = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "leaderElection": {"leaderElect": False},
+    "clientConnection": {"qps": 5000, "burst": 5000},
+    "profiles": [{"schedulerName": "in-tree"}],
+}
+
+STANDALONE_SCHEDULER = "dra-scheduler"
+
+
+class Mode:
+    """A running product. Between tests it may move behind the fault proxy and back."""
+
+    def __init__(self, name: Name, target: Target, proxy: FaultProxy) -> None:
+        self.name = name
+        self.target = target
+        self.scheduler_name = STANDALONE_SCHEDULER
+        self.proxy = proxy
+        self._scheduler: KubeScheduler | None = None
+        self._service: Service | None = None
+        self._proxied = False
+        self._port = free_port()
+        self._runs = 0
+
+    @property
+    def is_extender(self) -> bool:
+        return self.name in {"safe", "fast"}
+
+    @property
+    def is_ours(self) -> bool:
+        return self.name != REFERENCE
+
+    @property
+    def service(self) -> Service:
+        if self._service is None:
+            raise RuntimeError(f"{self.name} is not running")
+        return self._service
+
+    @property
+    def kube_scheduler(self) -> KubeScheduler:
+        """The kube-scheduler that calls the extender."""
+        if self._scheduler is None:
+            raise RuntimeError(f"{self.name} has no kube-scheduler")
+        return self._scheduler
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def running(cls, name: Name, target: Target, proxy: FaultProxy) -> AsyncIterator[Mode]:
+        """Applies the mode's RBAC from deploy/, starts it, and stops it at the end."""
+        mode = cls(name, target, proxy)
+        if not mode.is_ours:
+            async with mode._reference():
+                yield mode
+            return
+        folder = DEPLOY / ("overlays/extender" if mode.is_extender else "base")
+        async with target.granted(folder):
+            try:
+                await mode.restart(proxied=False)
+                if mode.is_extender:
+                    await mode.start_kube_scheduler()
+                yield mode
+            finally:
+                if mode._scheduler is not None:
+                    await mode._scheduler.stop()
+                if mode._service is not None:
+                    await mode._service.stop()
+
+    async def direct(self) -> None:
+        """Makes sure that the service runs and talks to the API server itself."""
+        if not self.is_ours:
+            return
+        if self._proxied or not self.service.process.running:
+            await self.restart(proxied=False)
+
+    async def proxied(self) -> None:
+        """Makes sure that the service runs and talks through the fault proxy."""
+        if not self.is_ours:
+            return
+        if not self._proxied or not self.service.process.running:
+            await self.restart(proxied=True)
+
+    async def restart(self, *, proxied: bool, wait: bool = True) -> None:
+        """Ends the service if it runs, and starts it again on the same port."""
+        if self._service is not None:
+            await self._service.stop()
+        self._service = await self.new_service(proxied=proxied)
+        self._proxied = proxied
+        await self._service.start(wait=wait)
+
+    async def new_service(self, *, proxied: bool = False) -> Service:
+        """Describes a service of this mode, on this mode's port."""
+        self._runs += 1
+        command: Command = "extender" if self.is_extender else "run"
+        service = Service(
+            command,
+            await self.target.service_kubeconfig(self.proxy.url if proxied else None),
+            self.target.folder,
+            port=self._port,
+            certificates=self._certificates(),
+            name=f"service-{self.name}-{self._runs}",
+        )
+        if self.target.ours:
+            self.target.plane.processes[service.process.name] = service.process
+        return service
+
+    async def start_kube_scheduler(self) -> None:
+        """Starts kube-scheduler as the extender overlay does: with our own ServiceAccount."""
+        plane = self.target.plane
+        config = scheduler_config(
+            self.target.version, self.name, self.service.url, self._certificates()
+        )
+        self.scheduler_name = config["profiles"][0]["schedulerName"]
+        self._scheduler = await plane.start_scheduler(
+            f"kube-scheduler-{self.name}", config, plane.service_identity
+        )
+
+    @contextlib.asynccontextmanager
+    async def _reference(self) -> AsyncIterator[None]:
+        plane = self.target.plane
+        self._scheduler = await plane.start_scheduler("in-tree", IN_TREE_CONFIG)
+        self.scheduler_name = "in-tree"
+        try:
+            yield
+        finally:
+            await self._scheduler.stop()
+
+    def _certificates(self) -> Certificates | None:
+        return self.target.certificates if self.is_extender else None

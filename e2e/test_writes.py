@@ -1,0 +1,76 @@
+"""Least privilege, proved by the API server's audit log. Runs last: it judges the whole session."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from e2e.harness.cluster import Cluster
+from e2e.harness.controlplane import SERVICE_NAMESPACE, SERVICE_USER
+from e2e.harness.mode import Mode
+from e2e.harness.target import Target
+
+# What reliability.md 5.2 lists; the sentinel claim and the leases are in our own namespace only.
+ALLOWED = {
+    ("update", "resourceclaims"),
+    ("patch", "resourceclaims"),
+    ("update", "resourceclaims/status"),
+    ("patch", "resourceclaims/status"),
+    ("create", "pods/binding"),
+    ("patch", "pods/status"),
+    ("create", "events"),
+    ("patch", "events"),
+    ("create", "leases"),
+    ("update", "leases"),
+    ("create", "resourceclaims"),
+    ("patch", "pods"),
+}
+OWN_NAMESPACE_ONLY = {
+    ("create", "leases"),
+    ("update", "leases"),
+    ("create", "resourceclaims"),
+    ("patch", "pods"),
+}
+
+
+@pytest.mark.own_plane
+async def test_nothing_we_asked_for_was_forbidden(cluster: Cluster, target: Target) -> None:
+    refused = {
+        (request.verb, request.uri.split("?")[0], request.agent)
+        for request in target.audit.forbidden(user=SERVICE_USER)
+    }
+
+    assert refused == set()
+
+
+@pytest.mark.own_plane
+async def test_we_write_nothing_beyond_the_list(
+    cluster: Cluster, target: Target, mode: Mode
+) -> None:
+    writes = {
+        (request.verb, request.resource, request.namespace)
+        for request in target.audit.requests(user=SERVICE_USER)
+        if request.writes and not request.agent.startswith("kube-scheduler")
+    }
+
+    assert {(verb, resource) for verb, resource, _ in writes} <= ALLOWED
+    assert {
+        namespace for verb, resource, namespace in writes if (verb, resource) in OWN_NAMESPACE_ONLY
+    } <= {SERVICE_NAMESPACE}
+
+
+@pytest.mark.own_plane
+async def test_an_idle_service_asks_the_api_server_at_most_once_a_second(
+    cluster: Cluster, target: Target
+) -> None:
+    await asyncio.sleep(2)
+    position = target.audit.position()
+    await asyncio.sleep(10)
+
+    requests = [
+        request
+        for request in target.audit.requests(position, SERVICE_USER)
+        if not request.agent.startswith("kube-scheduler") and request.verb != "watch"
+    ]
+    assert len(requests) <= 10

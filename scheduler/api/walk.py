@@ -1,0 +1,151 @@
+"""Walks plain data beside a msgspec type: finds the first wrong field, with its whole path and map keys.
+
+msgspec's own errors leave map keys out, and a person needs them. The walk also does what Go's decoder does and msgspec
+does not: a `null` counts as absent, and a quantity may be a bare number with a fraction.
+"""
+
+from functools import cache
+from types import UnionType
+from typing import Any, Final, Union, get_args, get_origin
+
+import msgspec
+
+from allocator.errors import QuantityError
+from allocator.quantity import Quantity
+from scheduler.api.numbers import ExactNumber
+
+_INT64_LIMIT: Final = 2**63
+
+
+class FieldError(ValueError):
+    """A field does not have the type its schema says.
+
+    Attributes:
+        path: e.g. `spec.devices[0].capacity["memory"].value`; empty for the whole object.
+        problem: what is wrong, in words.
+    """
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(path, problem)
+        self.path = path
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}" if self.path else self.problem
+
+
+def json_type(value: Any) -> str:
+    """Name the JSON type of a value for a person."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int():
+            return "a whole number"
+        case float():
+            return "a number with a fraction"
+        case str():
+            return "text"
+        case list():
+            return "a list"
+        case dict():
+            return "an object"
+        case _:
+            return type(value).__name__
+
+
+def child(path: str, field: str) -> str:
+    """The path of a field."""
+    return f"{path}.{field}" if path else field
+
+
+@cache
+def _fields(type_: type) -> dict[str, msgspec.structs.FieldInfo]:
+    return {field.encode_name: field for field in msgspec.structs.fields(type_)}
+
+
+def conform(type_: Any, value: Any, path: str = "") -> Any:
+    """Bring plain data into the form that msgspec decodes as `type_`.
+
+    Nulls in known fields are left out, numbers become text where a quantity is due. Unknown fields stay as they are.
+
+    Raises:
+        FieldError: the first field, in schema order, whose value has the wrong type.
+    """
+    if type_ is Any or type_ is msgspec.Raw:
+        return value
+    origin = get_origin(type_)
+    if origin in (Union, UnionType):
+        (inner,) = (member for member in get_args(type_) if member is not type(None))
+        return None if value is None else conform(inner, value, path)
+    if origin is tuple:
+        return _conform_list(get_args(type_)[0], value, path)
+    if origin is dict:
+        return _conform_map(get_args(type_)[1], value, path)
+    if type_ is Quantity:
+        return _conform_quantity(value, path)
+    if isinstance(type_, type) and issubclass(type_, msgspec.Struct):
+        return _conform_struct(type_, value, path)
+    return _conform_scalar(type_, value, path)
+
+
+def _wrong(path: str, wanted: str, value: Any) -> FieldError:
+    return FieldError(path, f"expected {wanted}, got {json_type(value)}")
+
+
+def _conform_list(item_type: Any, value: Any, path: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise _wrong(path, "a list", value)
+    return [conform(item_type, item, f"{path}[{index}]") for index, item in enumerate(value)]
+
+
+def _conform_map(value_type: Any, value: Any, path: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _wrong(path, "an object", value)
+    conformed = {}
+    for key, item in value.items():
+        if not isinstance(key, str):
+            raise FieldError(path, f"the key {key!r} is not text")
+        conformed[key] = conform(value_type, item, f'{path}["{key}"]')
+    return conformed
+
+
+def _conform_struct(type_: type, value: Any, path: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _wrong(path, "an object", value)
+    conformed = dict(value)
+    for name, field in _fields(type_).items():
+        item = value.get(name)
+        if item is None:
+            conformed.pop(name, None)
+            if field.required:
+                raise FieldError(child(path, name), "is required")
+        else:
+            conformed[name] = conform(field.type, item, child(path, name))
+    return conformed
+
+
+def _conform_quantity(value: Any, path: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise _wrong(path, "a quantity", value)
+    text = value.text if isinstance(value, ExactNumber) else str(value)
+    try:
+        Quantity.parse(text)
+    except QuantityError as error:
+        raise FieldError(path, str(error)) from None
+    return text
+
+
+_SCALARS: Final[dict[type, str]] = {str: "text", int: "a whole number", bool: "a boolean"}
+
+
+def _conform_scalar(type_: Any, value: Any, path: str) -> Any:
+    wanted = _SCALARS.get(type_)
+    if wanted is None:
+        raise AssertionError(f"{path}: no rule for type {type_!r}")
+    if type(value) is not type_:
+        raise _wrong(path, wanted, value)
+    if type_ is int and not -_INT64_LIMIT <= value < _INT64_LIMIT:
+        raise FieldError(path, "the number does not fit into 64 bits")
+    return value

@@ -1,0 +1,46 @@
+"""Our allocator against upstream's recorded answers: every behaviour case and every kept regression."""
+
+import pytest
+
+from tests.conformance import record
+from tests.conformance.answers import difference, ours
+from tests.conformance.cases import CASES, questions
+
+pytestmark = pytest.mark.conformance
+
+_QUESTIONS = questions()
+_RECORD = record.load()
+_REGRESSIONS = {item["question"]["id"]: item for item in record.regressions()}
+
+
+def _short(answer):
+    """An answer as the cases write it: `nil`, `fatal`, `node_error`, or devices."""
+    if answer["outcome"] != "allocated":
+        return {"does_not_fit": "nil"}.get(answer["outcome"], answer["outcome"])
+    return "|".join(
+        " ".join(result["device"] for result in allocation["devices"].get("results") or ())
+        for allocation in answer.get("results", ())
+    )
+
+
+def test_every_case_has_an_answer_to_its_present_question():
+    assert _RECORD.keys() == _QUESTIONS.keys()
+    for name, question in _QUESTIONS.items():
+        assert _RECORD[name]["question"] == record.fingerprint(question), name
+
+
+@pytest.mark.parametrize("entry", CASES, ids=lambda entry: entry.name)
+def test_upstream_answered_as_the_case_says(entry):
+    for variant, question in entry.questions.items():
+        assert _short(_RECORD[question["id"]]) == entry.expect[variant]
+
+
+@pytest.mark.parametrize("name", sorted(_QUESTIONS))
+def test_our_answer_is_the_recorded_one(name):
+    assert difference(_RECORD[name], ours(_QUESTIONS[name])) is None
+
+
+@pytest.mark.parametrize("name", sorted(_REGRESSIONS))
+def test_a_difference_found_once_stays_fixed(name):
+    kept = _REGRESSIONS[name]
+    assert difference(kept["answer"], ours(kept["question"])) is None
