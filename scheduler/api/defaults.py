@@ -18,9 +18,10 @@ def with_defaults(kind: str, obj: Json) -> Json:
     `timeAdded` of taints is left alone: it would make the result depend on the clock.
     """
     if kind == "ResourceClaim":
-        return _at(obj, ("spec", "devices", "requests"), _each(_default_request))
+        return dict(_at(obj, ("spec", "devices", "requests"), _each(_default_request)))
     if kind == "ResourceClaimTemplate":
-        return _at(obj, ("spec", "spec", "devices", "requests"), _each(_default_request))
+        path = ("spec", "spec", "devices", "requests")
+        return dict(_at(obj, path, _each(_default_request)))
     return obj
 
 

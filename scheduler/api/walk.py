@@ -34,25 +34,23 @@ class FieldError(ValueError):
         return f"{self.path}: {self.problem}" if self.path else self.problem
 
 
+_JSON_TYPES: Final[tuple[tuple[type, str], ...]] = (
+    (type(None), "null"),
+    (bool, "a boolean"),  # before int: it is one
+    (int, "a whole number"),
+    (float, "a number with a fraction"),
+    (str, "text"),
+    (list, "a list"),
+    (dict, "an object"),
+)
+
+
 def json_type(value: Any) -> str:
     """Name the JSON type of a value for a person."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int():
-            return "a whole number"
-        case float():
-            return "a number with a fraction"
-        case str():
-            return "text"
-        case list():
-            return "a list"
-        case dict():
-            return "an object"
-        case _:
-            return type(value).__name__
+    for type_, name in _JSON_TYPES:
+        if isinstance(value, type_):
+            return name
+    return type(value).__name__
 
 
 def child(path: str, field: str) -> str:
@@ -73,21 +71,23 @@ def conform(type_: Any, value: Any, path: str = "") -> Any:
     Raises:
         FieldError: the first field, in schema order, whose value has the wrong type.
     """
-    if type_ is Any or type_ is msgspec.Raw:
-        return value
     origin = get_origin(type_)
-    if origin in (Union, UnionType):
+    if type_ is Any or type_ is msgspec.Raw:
+        conformed = value
+    elif origin in (Union, UnionType):
         (inner,) = (member for member in get_args(type_) if member is not type(None))
-        return None if value is None else conform(inner, value, path)
-    if origin is tuple:
-        return _conform_list(get_args(type_)[0], value, path)
-    if origin is dict:
-        return _conform_map(get_args(type_)[1], value, path)
-    if type_ is Quantity:
-        return _conform_quantity(value, path)
-    if isinstance(type_, type) and issubclass(type_, msgspec.Struct):
-        return _conform_struct(type_, value, path)
-    return _conform_scalar(type_, value, path)
+        conformed = None if value is None else conform(inner, value, path)
+    elif origin in (tuple, list):
+        conformed = _conform_list(get_args(type_)[0], value, path)
+    elif origin is dict:
+        conformed = _conform_map(get_args(type_)[1], value, path)
+    elif type_ is Quantity:
+        conformed = _conform_quantity(value, path)
+    elif isinstance(type_, type) and issubclass(type_, msgspec.Struct):
+        conformed = _conform_struct(type_, value, path)
+    else:
+        conformed = _conform_scalar(type_, value, path)
+    return conformed
 
 
 def _wrong(path: str, wanted: str, value: Any) -> FieldError:
