@@ -1,0 +1,275 @@
+"""The scheduling cycle, synchronous and pure: what one pod needs, which nodes can serve it, which of them is best.
+
+    state = pre_filter(pod, reader, environment)          # or the Status that keeps the pod from every node
+    result = filter_nodes(state)                          # all nodes, or those named
+    if result.failure is None:
+        node = select_node(state, result.verdicts)
+        allocations = result.verdicts[node].allocations   # claim UID -> allocation, for the binder
+
+The extender, the stand-alone loop and `simulate` share these steps. Nothing is reserved and nothing remembered: the same
+arguments give the same answers. `scheduler.engine` gives the same answers faster.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from allocator.scoring import score_devices
+
+from allocator.outcome import Reason, ReasonKind
+from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict
+from scheduler.framework.environment import Environment, Mode
+from scheduler.framework.resources import (
+    IMPLICIT_EXTENDED_PREFIX,
+    host_ports,
+    is_extended,
+    pod_requests,
+    scoring_requests,
+)
+from scheduler.framework.status import Code, Status, error, unresolvable
+from scheduler.model import ClusterReader, ClusterSnapshot, NodeInfo, Pod
+from scheduler.plugins import (
+    EXTENDER_FILTERS,
+    EXTENDER_PRE_FILTERS,
+    STANDALONE_FILTERS,
+    STANDALONE_PRE_FILTERS,
+    dynamic_resources,
+    node_affinity,
+    node_resources,
+    taint_toleration,
+)
+
+MAX_SCORE: Final = 100
+NO_NODES: Final = unresolvable(
+    Reason(kind=ReasonKind.NO_NODES, message="no nodes available to schedule pods")
+)
+UNKNOWN_NODE: Final = NodeVerdict(
+    error(Reason(kind=ReasonKind.NOT_READY, message="node(s) not known yet"))
+)
+# Upstream's default weights of the scorers there are (7.3).
+_WEIGHTS: Final = {"taints": 3, "affinity": 2, "devices": 2, "resources": 1}
+
+
+def pre_filter(
+    pod: Pod,
+    reader: ClusterReader,
+    environment: Environment,
+    prepare: dynamic_resources.Prepare = dynamic_resources.prepare,
+) -> CycleState | Status:
+    """Gather what one attempt needs.
+
+    Args:
+        pod: the newest version is taken from the reader; this one if the reader does not know it.
+        reader: the cache.
+        environment: settings and collaborators.
+        prepare: makes unallocated claims ready for the search.
+
+    Returns:
+        The state for all later steps, or why no node can do: a refusal (the pod waits for an event) or an error
+        (retried with backoff).
+    """
+    pod = reader.pod(pod.metadata.uid) or pod
+    is_standalone = environment.mode is Mode.STANDALONE
+    filters = STANDALONE_PRE_FILTERS if is_standalone else EXTENDER_PRE_FILTERS
+    for check in filters.values():
+        status = check(pod)
+        if not status.is_success:
+            return status
+    claims = dynamic_resources.resolve_claims(pod, reader)
+    if isinstance(claims, Status):
+        return claims
+    problem = dynamic_resources.check_claims(pod, claims, reader, environment)
+    if problem is not None:
+        return problem
+    snapshot = reader.snapshot()
+    unallocated = tuple(c.claim for c in claims if not c.is_allocated)
+    requests = pod_requests(pod)
+    return CycleState(
+        pod=pod,
+        environment=environment,
+        snapshot=snapshot,
+        now=environment.now(),
+        claims=claims,
+        unallocated=unallocated,
+        prepared=prepare(unallocated, snapshot.devices, environment) if unallocated else None,
+        requests=requests,
+        scoring_requests=scoring_requests(pod) if is_standalone else (0, 0),
+        ports=host_ports(pod) if is_standalone else frozenset(),
+        backed_resources=_backed_resources(requests, snapshot),
+    )
+
+
+def _backed_resources(requests: Mapping[str, int], snapshot: ClusterSnapshot) -> frozenset[str]:
+    """Requested extended resources that a DeviceClass names, explicitly or implicitly."""
+    names = {name for name, amount in requests.items() if amount and is_extended(name)}
+    if not names:
+        return frozenset()
+    classes = snapshot.devices.classes
+    explicit = {each.spec.extended_resource_name for each in classes.values()}
+    return frozenset(
+        name
+        for name in names
+        if name in explicit
+        or (
+            name.startswith(IMPLICIT_EXTENDED_PREFIX)
+            and name.removeprefix(IMPLICIT_EXTENDED_PREFIX) in classes
+        )
+    )
+
+
+def check_predicates(state: CycleState, node: NodeInfo) -> Status | None:
+    """Run the predicates other than devices on one node; None: all pass."""
+    is_standalone = state.environment.mode is Mode.STANDALONE
+    for check in (STANDALONE_FILTERS if is_standalone else EXTENDER_FILTERS).values():
+        status = check(state, node)
+        if not status.is_success:
+            return status
+    return None
+
+
+def filter_node(
+    state: CycleState,
+    node: NodeInfo,
+    allocate: dynamic_resources.Allocate = dynamic_resources.allocate_on,
+) -> NodeVerdict:
+    """Say what one node is to the pod: predicates first, devices last."""
+    status = check_predicates(state, node)
+    if status is not None:
+        return NodeVerdict(status)
+    if not state.claims:
+        return NodeVerdict()
+    return dynamic_resources.filter_node(state, node, allocate)
+
+
+def filter_nodes(state: CycleState, names: Iterable[str] | None = None) -> FilterResult:
+    """Look at all nodes, or at those named, in order.
+
+    An error that no other node can mend ends the attempt at once (`architecture.md` decision 11).
+    """
+    nodes = state.snapshot.nodes
+    names = list(nodes) if names is None else list(names)
+    verdicts: dict[str, NodeVerdict] = {}
+    for name in names:
+        node = nodes.get(name)
+        verdict = UNKNOWN_NODE if node is None else filter_node(state, node)
+        verdicts[name] = verdict
+        if verdict.ends_attempt:
+            break
+    return conclude(verdicts, total=len(names))
+
+
+def conclude(verdicts: Mapping[str, NodeVerdict], total: int) -> FilterResult:
+    """Sum up the verdicts: is there a node, and if not, is that a refusal or an error?"""
+    ending = next((v.status for v in verdicts.values() if v.ends_attempt), None)
+    if ending is not None:
+        return FilterResult(verdicts, total, ending)
+    if any(verdict.fits for verdict in verdicts.values()):
+        return FilterResult(verdicts, total)
+    failed = next((v.status for v in verdicts.values() if v.status.code is Code.ERROR), None)
+    return FilterResult(verdicts, total, failed or _refusal(verdicts))
+
+
+def _refusal(verdicts: Mapping[str, NodeVerdict]) -> Status:
+    """One refusal for all nodes: the kind of most nodes that pass the other predicates, ties in enum order."""
+    if not verdicts:
+        return NO_NODES
+    statuses = [verdict.status for verdict in verdicts.values()]
+    of_devices = [status for status in statuses if status.plugin == dynamic_resources.NAME]
+    candidates = of_devices or statuses
+    counts = Counter(status.reason.kind for status in candidates if status.reason is not None)
+    order = list(ReasonKind)
+    kind = min(counts, key=lambda each: (-counts[each], order.index(each)))
+    texts = Counter(s.message for s in candidates if s.reason is not None and s.reason.kind is kind)
+    text = min(texts, key=lambda each: (-texts[each], each))
+    chosen = next(s for s in candidates if s.reason and s.reason.kind is kind and s.message == text)
+    resolvable = any(status.code is Code.UNSCHEDULABLE for status in statuses)
+    return replace(chosen, code=Code.UNSCHEDULABLE if resolvable else chosen.code)
+
+
+def summary(result: FilterResult) -> Reason | None:
+    """The pod's own reason, by the rule of `architecture.md` 3; None if some node fits."""
+    return None if result.failure is None else result.failure.reason
+
+
+def failure_message(result: FilterResult) -> str:
+    """The text of events and conditions that we write ourselves: how many nodes said what, as in-tree writes it."""
+    failure = result.failure
+    if failure is not None and failure.code is Code.ERROR:
+        return failure.message
+    texts: Counter[str] = Counter()
+    for verdict in result.verdicts.values():
+        for part in _parts(verdict.status):
+            texts[part] += 1
+    head = f"0/{result.total} nodes are available"
+    if not texts:
+        return f"{head}: {failure.message}." if failure is not None else f"{head}."
+    return f"{head}: {', '.join(sorted(f'{count} {text}' for text, count in texts.items()))}."
+
+
+def _parts(status: Status) -> list[str]:
+    if status.plugin == node_resources.NAME:
+        return status.message.split(", ")
+    return [status.message] if status.reason is not None else []
+
+
+def pod_failure_message(status: Status, total: int) -> str:
+    """The same for a status of `pre_filter`, which concerns all nodes at once."""
+    if status.code is Code.ERROR:
+        return status.message
+    return f"0/{total} nodes are available: {status.message}."
+
+
+def score_nodes(state: CycleState, verdicts: Mapping[str, NodeVerdict]) -> dict[str, int]:
+    """Score the nodes that fit, 0-100, higher is better: by devices alone, or with the other scorers when stand-alone."""
+    if state.environment.mode is Mode.EXTENDER:
+        return _device_scores(state, verdicts)
+    whole = sum(_WEIGHTS.values())
+    return {name: score // whole for name, score in rank_nodes(state, verdicts).items()}
+
+
+def rank_nodes(state: CycleState, verdicts: Mapping[str, NodeVerdict]) -> dict[str, int]:
+    """Weighted sum of all scorers for the nodes that fit; only the order means something."""
+    fitting = [name for name, verdict in verdicts.items() if verdict.fits]
+    devices = _device_scores(state, verdicts)
+    if state.environment.mode is Mode.EXTENDER:
+        return devices
+    nodes = state.snapshot.nodes
+    taints = {name: taint_toleration.score_node(state, nodes[name]) for name in fitting}
+    affinity = {name: node_affinity.score_node(state, nodes[name]) for name in fitting}
+    most_taints = max(taints.values(), default=0)
+    affinity = _normalised(affinity)
+    return {
+        name: _WEIGHTS["taints"]
+        * (MAX_SCORE - (MAX_SCORE * taints[name] // most_taints if most_taints else 0))
+        + _WEIGHTS["affinity"] * affinity[name]
+        + _WEIGHTS["devices"] * devices[name]
+        + _WEIGHTS["resources"] * node_resources.score_node(state, nodes[name])
+        for name in fitting
+    }
+
+
+def _normalised(raw: Mapping[str, int]) -> dict[str, int]:
+    """Scale so that the best gets 100, as upstream's DefaultNormalizeScore; all 0 when the best has none."""
+    most = max(raw.values(), default=0)
+    return {name: MAX_SCORE * score // most if most > 0 else 0 for name, score in raw.items()}
+
+
+def _device_scores(state: CycleState, verdicts: Mapping[str, NodeVerdict]) -> dict[str, int]:
+    """Preferred alternatives first, as upstream; among equals, how well the devices are chosen."""
+    raw: dict[str, int] = {}
+    for name, verdict in verdicts.items():
+        if not verdict.fits:
+            continue
+        node = state.snapshot.nodes[name].for_allocator
+        raw[name] = dynamic_resources.score_alternatives(state, verdict) * (MAX_SCORE + 1)
+        if verdict.allocations:
+            allocations = tuple(verdict.allocations.values())
+            raw[name] += score_devices(allocations, node, state.snapshot.devices)
+    return _normalised(raw)
+
+
+def select_node(state: CycleState, verdicts: Mapping[str, NodeVerdict]) -> str | None:
+    """The best node that fits; among equals the first looked at. None if none fits."""
+    ranks = rank_nodes(state, verdicts)
+    return max(ranks, key=ranks.__getitem__, default=None)

@@ -1,0 +1,115 @@
+"""What one attempt to place one pod knows: made by `cycle.pre_filter`, read by all later steps, never changed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from allocator.model.claims import AllocationResult, ResourceClaim
+from scheduler.framework.environment import Environment
+from scheduler.framework.status import SUCCESS, Status
+from scheduler.model import ClusterSnapshot, HostPort, Pod
+
+
+@dataclass(frozen=True, slots=True)
+class PodClaim:
+    """A claim of the pod.
+
+    Attributes:
+        entry: name of the first entry of `spec.resourceClaims` that leads to it.
+        claim: the newest version known when the attempt began.
+    """
+
+    entry: str
+    claim: ResourceClaim
+
+    @property
+    def uid(self) -> str:
+        """`metadata.uid` of the claim."""
+        return self.claim.metadata.uid
+
+    @property
+    def is_allocated(self) -> bool:
+        """Whether it had its devices when the attempt began."""
+        return self.claim.status.allocation is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CycleState:
+    """One attempt.
+
+    Attributes:
+        pod: the newest version known.
+        environment: settings and collaborators.
+        snapshot: nodes and devices, as all steps of the attempt see them.
+        now: wall-clock time of the attempt.
+        claims: the pod's claims in the pod's order, each once.
+        unallocated: those that need devices, in the same order.
+        prepared: `unallocated` as the allocator prepared them; None if there are none.
+        requests: resource name -> amount (cpu in milli).
+        scoring_requests: cpu in milli and memory in bytes as scoring counts them.
+        ports: host ports wanted.
+        backed_resources: requested extended resources that some DeviceClass backs.
+    """
+
+    pod: Pod
+    environment: Environment
+    snapshot: ClusterSnapshot
+    now: datetime
+    claims: tuple[PodClaim, ...] = ()
+    unallocated: tuple[ResourceClaim, ...] = ()
+    prepared: Any = None
+    requests: Mapping[str, int] = field(default_factory=dict)
+    scoring_requests: tuple[int, int] = (0, 0)
+    ports: frozenset[HostPort] = frozenset()
+    backed_resources: frozenset[str] = frozenset()
+
+    @property
+    def allocated(self) -> tuple[PodClaim, ...]:
+        """Claims that had their devices when the attempt began."""
+        return tuple(claim for claim in self.claims if claim.is_allocated)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeVerdict:
+    """What one node is to one pod.
+
+    Attributes:
+        status: success, or why not.
+        allocations: claim UID -> new allocation, for every unallocated claim; empty unless the node fits.
+        unavailable: UIDs of allocated claims that cannot be used here; giving one back may help.
+        ends_attempt: whether the error is not the node's, so that no other node will do better.
+    """
+
+    status: Status = SUCCESS
+    allocations: Mapping[str, AllocationResult] = field(default_factory=dict)
+    unavailable: tuple[str, ...] = ()
+    ends_attempt: bool = False
+
+    @property
+    def fits(self) -> bool:
+        """Whether the pod may run there."""
+        return self.status.is_success
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FilterResult:
+    """What the nodes that were looked at are to one pod.
+
+    Attributes:
+        verdicts: node name -> verdict, in the order looked at.
+        total: number of nodes there are.
+        failure: None if some node fits; else why the attempt ends: the error that does not depend on the node, or an
+            error of some node when none fits, or else the refusal that sums up all of them.
+    """
+
+    verdicts: Mapping[str, NodeVerdict]
+    total: int
+    failure: Status | None = None
+
+    @property
+    def feasible(self) -> tuple[str, ...]:
+        """Names of the nodes that fit, in the order looked at; none if the attempt as a whole has failed."""
+        if self.failure is not None:
+            return ()
+        return tuple(name for name, verdict in self.verdicts.items() if verdict.fits)

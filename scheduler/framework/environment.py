@@ -1,0 +1,62 @@
+"""What every decision of this process has in common: features, limits, policy, and the collaborators it may ask."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any, Protocol
+
+from allocator.features import Features
+
+
+class Mode(Enum):
+    """Who looks at the other predicates."""
+
+    STANDALONE = "standalone"  # we do, all of them (also offline); what we cannot check is refused
+    EXTENDER = "extender"  # kube-scheduler has done so; we look at devices alone
+
+
+class ShouldStop(Protocol):
+    """Whether the time for one search is over."""
+
+    def __call__(self) -> bool:
+        """True from the deadline on."""
+        ...
+
+
+def _never() -> bool:
+    return False
+
+
+def no_deadline() -> ShouldStop:
+    """A deadline that never comes: offline and in tests."""
+    return _never
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """Settings and collaborators of decisions. One for the life of a process; two are never equal by accident.
+
+    Attributes:
+        features: gates of the cluster.
+        cel: compiles and remembers CEL selectors.
+        budget: candidate devices one search may try; 0: no limit.
+        policy: name of the policy that chooses among solutions.
+        on_node_error: `reject` the node, or `abort` the attempt as in-tree does.
+        mode: who looks at the other predicates.
+        new_share_id: makes a fresh share id.
+        start_deadline: starts the time that one search on one node may take.
+        now: wall-clock time, for binding timeouts, which compare with a written timestamp.
+        binding_timeout_seconds: how long binding conditions may take.
+    """
+
+    features: Features
+    cel: Any
+    now: Callable[[], datetime]
+    new_share_id: Callable[..., str]
+    budget: int = 1_000_000
+    policy: str = "FirstFit"
+    on_node_error: str = "reject"
+    mode: Mode = Mode.STANDALONE
+    start_deadline: Callable[[], ShouldStop] = no_deadline
+    binding_timeout_seconds: float = 600.0

@@ -1,0 +1,437 @@
+"""DynamicResources: a pod's claims resolved, checked, and given devices of one node together.
+
+Pure decisions; who writes them down is the binder's business. Every refusal is "unresolvable": evicting pods frees no
+device by itself.
+
+Source: pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go; scheduler-and-claims 1.3, 2, 4.2.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from allocator.allocate import PreparedClaims, allocate_prepared, prepare_claims
+
+from allocator.model.claims import (
+    AllocatedDeviceStatus,
+    AllocationResult,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+)
+from allocator.model.nodes import NodeSelectorError, matches_node_selector
+from allocator.outcome import Allocated, DoesNotFit, Fatal, NodeError, Outcome, Reason, ReasonKind
+from allocator.snapshot import PreparedSlice, Snapshot
+from scheduler.framework.cycle_state import CycleState, NodeVerdict, PodClaim
+from scheduler.framework.environment import Environment
+from scheduler.framework.status import Status, error, unresolvable
+from scheduler.model import MAX_CONSUMERS, ClusterReader, NodeInfo, Pod
+
+NAME: Final = "DynamicResources"
+OPTIONAL_NODE_OPERATIONS: Final = "DRAOptionalNodeOperations"
+MAX_ALTERNATIVES: Final = 8
+
+Allocate = Callable[[CycleState, NodeInfo], Outcome]
+Prepare = Callable[[Sequence[ResourceClaim], Snapshot, Environment], PreparedClaims]
+
+
+def _refusal(kind: ReasonKind, message: str, claim: str = "", request: str = "") -> Status:
+    return unresolvable(Reason(kind=kind, message=message, claim=claim, request=request), NAME)
+
+
+# --- which claims -----------------------------------------------------------------------------------------------------
+
+
+def resolve_claims(pod: Pod, reader: ClusterReader) -> tuple[PodClaim, ...] | Status:
+    """Find the claims of a pod, each once, in the pod's order.
+
+    Two entries may name one claim: it is allocated and reserved once. A template entry whose status names no claim needs
+    none. A pod's text never names what is not its own: claims are of its namespace.
+
+    Returns:
+        The claims, or the first thing that is wrong with one of them.
+    """
+    claims: dict[str, PodClaim] = {}
+    made = {status.name: status for status in pod.status.resource_claim_statuses or ()}
+    for entry in pod.spec.resource_claims or ():
+        name = entry.resource_claim_name
+        is_generated = name is None
+        if name is None:
+            if entry.resource_claim_template_name is None:
+                return _refusal(
+                    ReasonKind.INVALID_CLAIM,
+                    f"resource claim entry {entry.name!r} names neither a claim nor a template",
+                )
+            status = made.get(entry.name)
+            if status is None:
+                return _refusal(
+                    ReasonKind.CLAIM_NOT_CREATED,
+                    f"the ResourceClaim for entry {entry.name!r} is not created yet",
+                )
+            if status.resource_claim_name is None:
+                continue
+            name = status.resource_claim_name
+        claim = reader.claim(pod.metadata.namespace, name)
+        if claim is None:
+            return _refusal(
+                ReasonKind.CLAIM_NOT_FOUND, f"resourceclaim {name!r} not found", claim=name
+            )
+        problem = _problem(pod, claim, is_generated=is_generated)
+        if problem is not None:
+            return problem
+        claims.setdefault(claim.metadata.uid, PodClaim(entry.name, claim))
+    return tuple(claims.values())
+
+
+def _problem(pod: Pod, claim: ResourceClaim, *, is_generated: bool) -> Status | None:
+    name = claim.metadata.name
+    if claim.metadata.deletion_timestamp is not None:
+        return _refusal(
+            ReasonKind.CLAIM_BEING_DELETED, f"resourceclaim {name!r} is being deleted", claim=name
+        )
+    controller = claim.metadata.controller
+    if is_generated and (controller is None or controller.uid != pod.metadata.uid):
+        return _refusal(
+            ReasonKind.CLAIM_NOT_OWNED,
+            f"resourceclaim {name!r} was not created for this pod",
+            claim=name,
+        )
+    return None
+
+
+def is_reserved_for(claim: ResourceClaim, pod_uid: str) -> bool:
+    """Whether the pod may use the claim already."""
+    return any(consumer.uid == pod_uid for consumer in claim.status.reserved_for or ())
+
+
+def check_claims(
+    pod: Pod, claims: Iterable[PodClaim], reader: ClusterReader, environment: Environment
+) -> Status | None:
+    """Look for what keeps the pod from every node: in-flight claims, full ones, missing classes. None: nothing."""
+    classes = reader.snapshot().devices.classes
+    for pod_claim in claims:
+        claim = pod_claim.claim
+        name = claim.metadata.name
+        if claim.status.allocation is not None:
+            problem = _check_allocated(pod, claim)
+        elif reader.in_flight(claim.metadata.uid) is not None:
+            problem = _refusal(
+                ReasonKind.ALLOCATION_PENDING,
+                f"resourceclaim {name!r} is in the process of being allocated",
+                claim=name,
+            )
+        else:
+            problem = _check_unallocated(claim, classes, environment)
+        if problem is not None:
+            return problem
+    return None
+
+
+def _check_allocated(pod: Pod, claim: ResourceClaim) -> Status | None:
+    name = claim.metadata.name
+    consumers = claim.status.reserved_for or ()
+    if len(consumers) >= MAX_CONSUMERS and not is_reserved_for(claim, pod.metadata.uid):
+        return _refusal(
+            ReasonKind.TOO_MANY_CONSUMERS,
+            f"resourceclaim {name!r} has {MAX_CONSUMERS} consumers, the most there can be",
+            claim=name,
+        )
+    return None
+
+
+def _check_unallocated(
+    claim: ResourceClaim, classes: Mapping[str, object], environment: Environment
+) -> Status | None:
+    """Check the shape of requests and that their classes exist; a missing class comes with its own wake-up event."""
+    name = claim.metadata.name
+    for request in claim.spec.devices.requests or ():
+        if request.exactly is not None:
+            wanted = [(request.name, request.exactly.device_class_name)]
+        elif request.first_available:
+            if not environment.features.prioritized_list:
+                return _refusal(
+                    ReasonKind.FEATURE_DISABLED,
+                    f"resourceclaim {name!r}, request {request.name}: firstAvailable needs feature"
+                    " gate DRAPrioritizedList",
+                    claim=name,
+                    request=request.name,
+                )
+            wanted = [
+                (f"{request.name}/{alternative.name}", alternative.device_class_name)
+                for alternative in request.first_available
+            ]
+        else:
+            return _refusal(
+                ReasonKind.INVALID_CLAIM,
+                f"resourceclaim {name!r}, request {request.name}: unknown request type",
+                claim=name,
+                request=request.name,
+            )
+        for where, class_name in wanted:
+            if not class_name:
+                reason = Reason(
+                    kind=ReasonKind.INVALID_CLAIM,
+                    message=f"resourceclaim {name!r}, request {where}: the device class is missing",
+                    claim=name,
+                    request=where,
+                )
+                return error(reason, NAME)
+            if class_name not in classes:
+                return _refusal(
+                    ReasonKind.DEVICE_CLASS_NOT_FOUND,
+                    f"request {where}: device class {class_name} does not exist",
+                    claim=name,
+                    request=where,
+                )
+    return None
+
+
+def prepare(
+    claims: Sequence[ResourceClaim], devices: Snapshot, environment: Environment
+) -> PreparedClaims:
+    """Make claims ready for the search, once for all nodes."""
+    return prepare_claims(claims, devices.classes, environment.features, environment.cel)
+
+
+# --- allocated claims on one node -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Unavailable:
+    """Allocated claims that cannot be used on a node, and why the first of them cannot."""
+
+    uids: tuple[str, ...]
+    status: Status
+
+
+def _look_at_allocated(state: CycleState, node: NodeInfo) -> _Unavailable | Status | None:
+    uids: list[str] = []
+    first: Status | None = None
+    for pod_claim in state.claims:
+        claim = pod_claim.claim
+        allocation = claim.status.allocation
+        if allocation is None:
+            continue
+        try:
+            problem = _unavailable(state, claim, allocation, node)
+        except NodeSelectorError as problem_of_selector:
+            reason = Reason(
+                kind=ReasonKind.INVALID_CLAIM,
+                message=f"resourceclaim {claim.metadata.name!r}: the allocation's node selector"
+                f" cannot be used: {problem_of_selector}",
+                claim=claim.metadata.name,
+            )
+            return error(reason, NAME)
+        if problem is not None:
+            uids.append(pod_claim.uid)
+            first = first or problem
+    return None if first is None else _Unavailable(tuple(uids), first)
+
+
+def _unavailable(
+    state: CycleState, claim: ResourceClaim, allocation: AllocationResult, node: NodeInfo
+) -> Status | None:
+    """Why an allocated claim cannot be used on a node, or None.
+
+    Raises:
+        NodeSelectorError: the allocation's node selector cannot be parsed.
+    """
+    name = claim.metadata.name
+    selector = allocation.node_selector
+    if selector is not None and not matches_node_selector(
+        selector, node.for_allocator.labels, node.name
+    ):
+        return _refusal(
+            ReasonKind.ALLOCATED_ELSEWHERE,
+            f"resourceclaim {name!r} is allocated and not available on the node",
+            claim=name,
+        )
+    features = state.environment.features
+    results = allocation.devices.results or ()
+    if (
+        features.optional_node_operations
+        and any(result.skip_node_operations for result in results)
+        and OPTIONAL_NODE_OPERATIONS not in node.for_allocator.declared_features
+    ):
+        return _refusal(
+            ReasonKind.NODE_FEATURE_MISSING,
+            f"resourceclaim {name!r} needs node feature {OPTIONAL_NODE_OPERATIONS}",
+            claim=name,
+        )
+    if not features.binding:
+        return None
+    timeout = timedelta(seconds=state.environment.binding_timeout_seconds)
+    problem = binding_problem(claim, state.now, timeout)
+    return None if problem is None else _refusal(ReasonKind.BINDING_FAILED, problem, claim=name)
+
+
+def _device_status(
+    claim: ResourceClaim, result: DeviceRequestAllocationResult
+) -> AllocatedDeviceStatus | None:
+    for status in claim.status.devices or ():
+        if (status.driver, status.pool, status.device) == tuple(result.device_id):
+            return status
+    return None
+
+
+def is_ready_for_binding(claim: ResourceClaim) -> bool | None:
+    """Whether all devices of an allocated claim met their binding conditions; None: one of them failed.
+
+    A device without an entry in `status.devices` is not ready.
+    """
+    allocation = claim.status.allocation
+    is_ready = True
+    for result in () if allocation is None else allocation.devices.results or ():
+        if not result.binding_conditions:
+            continue
+        status = _device_status(claim, result)
+        conditions = () if status is None else status.conditions or ()
+        true = {condition.type for condition in conditions if condition.status == "True"}
+        if true.intersection(result.binding_failure_conditions or ()):
+            return None
+        if not true.issuperset(result.binding_conditions):
+            is_ready = False
+    return is_ready
+
+
+def binding_problem(claim: ResourceClaim, now: datetime, timeout: timedelta) -> str | None:
+    """Why an allocated claim will not become ready for binding, or None if it is or may.
+
+    Without an allocation timestamp it can only fail, never time out.
+    """
+    name = claim.metadata.name
+    is_ready = is_ready_for_binding(claim)
+    if is_ready is None:
+        return f"resourceclaim {name!r}: device binding failed"
+    allocation = claim.status.allocation
+    if is_ready or allocation is None or allocation.allocation_timestamp is None:
+        return None
+    allocated_at = datetime.fromisoformat(allocation.allocation_timestamp)
+    if allocated_at + timeout < now:
+        return f"resourceclaim {name!r}: device binding timeout"
+    return None
+
+
+# --- one node ---------------------------------------------------------------------------------------------------------
+
+
+def allocate_on(state: CycleState, node: NodeInfo) -> Outcome:
+    """Search devices of one node for all unallocated claims together."""
+    environment = state.environment
+    return allocate_prepared(
+        state.prepared,
+        node.for_allocator,
+        state.snapshot.devices,
+        budget=environment.budget,
+        policy=environment.policy,
+        new_share_id=environment.new_share_id,
+        should_stop=environment.start_deadline(),
+    )
+
+
+def filter_node(state: CycleState, node: NodeInfo, allocate: Allocate = allocate_on) -> NodeVerdict:
+    """Say whether the pod's claims can all be used on one node, and with which devices.
+
+    Source: `Filter` of the plugin: the search runs also when an allocated claim is unavailable here, and only if it
+    succeeds does giving that claim back promise anything.
+    """
+    unavailable = _look_at_allocated(state, node)
+    if isinstance(unavailable, Status):
+        return NodeVerdict(unavailable, ends_attempt=True)
+    allocations: dict[str, AllocationResult] = {}
+    if state.unallocated:
+        match allocate(state, node):
+            case Allocated(allocations=results):
+                for claim, result in zip(state.unallocated, results, strict=True):
+                    allocations[claim.metadata.uid] = result
+            case DoesNotFit(reason=reason) | NodeError(reason=reason):
+                return NodeVerdict(unresolvable(reason, NAME))
+            case Fatal(reason=reason, depends_on_node=depends_on_node):
+                # Differs from upstream: an error of one node's devices rejects that node alone (kubernetes#141829),
+                # unless told to abort as in-tree does.
+                ends = not depends_on_node or state.environment.on_node_error == "abort"
+                return NodeVerdict(error(reason, NAME), ends_attempt=ends)
+    if unavailable is not None:
+        return NodeVerdict(unavailable.status, unavailable=unavailable.uids)
+    problem = _node_allocatable(state, allocations.values())
+    return NodeVerdict(problem) if problem is not None else NodeVerdict(allocations=allocations)
+
+
+def _node_allocatable(state: CycleState, allocations: Iterable[AllocationResult]) -> Status | None:
+    """Refuse devices that also take or bring cpu or memory: those would have to be counted for the node, and are not."""
+    earlier = (pod_claim.claim.status.allocation for pod_claim in state.claims)
+    for allocation in (*allocations, *(known for known in earlier if known is not None)):
+        for result in allocation.devices.results or ():
+            device = result.device_id
+            for prepared in state.snapshot.devices.slices.in_pool(device.pool_id):
+                if device.device in _with_node_allocatable(prepared):
+                    return _NODE_ALLOCATABLE
+    return None
+
+
+_NODE_ALLOCATABLE: Final = _refusal(
+    ReasonKind.UNSUPPORTED,
+    "devices with nodeAllocatableResources are not supported by this scheduler",
+)
+
+
+def _with_node_allocatable(prepared: PreparedSlice) -> frozenset[str]:
+    """Names of the devices of a slice that count in resources of their node; kept with the slice."""
+    key = (NAME, "nodeAllocatableResources")
+    names: frozenset[str] | None = prepared.memo.get(key)
+    if names is None:
+        names = frozenset(
+            device.name
+            for device in prepared.slice.spec.devices or ()
+            if device.node_allocatable_resources
+        )
+        prepared.memo[key] = names
+    return names
+
+
+# --- after all nodes have refused -------------------------------------------------------------------------------------
+
+
+def claim_to_give_back(
+    state: CycleState, verdicts: Mapping[str, NodeVerdict]
+) -> ResourceClaim | None:
+    """Choose one of the pod's own idle allocated claims that keeps it from some node, if no node fits.
+
+    Only a claim that nobody has reserved, or this pod alone, may be given back; one an attempt.
+
+    Differs from upstream: the first such claim in the pod's order, not a random one.
+
+    Source: `PostFilter` of the plugin.
+    """
+    if any(verdict.fits for verdict in verdicts.values()):
+        return None
+    unavailable = {uid for verdict in verdicts.values() for uid in verdict.unavailable}
+    for pod_claim in state.claims:
+        consumers = pod_claim.claim.status.reserved_for or ()
+        is_idle = not consumers or (
+            len(consumers) == 1 and consumers[0].uid == state.pod.metadata.uid
+        )
+        if pod_claim.uid in unavailable and is_idle:
+            return pod_claim.claim
+    return None
+
+
+def score_alternatives(state: CycleState, verdict: NodeVerdict) -> int:
+    """Sum 8 minus the index of the alternative chosen, over all `firstAvailable` requests of new allocations.
+
+    Claims allocated earlier would count the same on every node and are left out.
+
+    Source: `computeScore` of the plugin.
+    """
+    total = 0
+    for claim in state.unallocated:
+        allocation = verdict.allocations.get(claim.metadata.uid)
+        if allocation is None:
+            continue
+        chosen = {result.request for result in allocation.devices.results or ()}
+        for request in claim.spec.devices.requests or ():
+            for index, alternative in enumerate(request.first_available or ()):
+                if f"{request.name}/{alternative.name}" in chosen:
+                    total += MAX_ALTERNATIVES - index
+                    break
+    return total

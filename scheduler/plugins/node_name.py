@@ -1,0 +1,20 @@
+"""NodeName: a pod that names its node runs there or nowhere."""
+
+from typing import Final
+
+from allocator.outcome import Reason, ReasonKind
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.status import SUCCESS, Status, unresolvable
+from scheduler.model import NodeInfo
+
+NAME: Final = "NodeName"
+_REASON: Final = Reason(
+    kind=ReasonKind.NODE_AFFINITY_MISMATCH,
+    message="node(s) didn't match the requested node name",
+)
+
+
+def filter_node(state: CycleState, node: NodeInfo) -> Status:
+    """Refuse every node but the one that `spec.nodeName` names."""
+    wanted = state.pod.spec.node_name
+    return SUCCESS if not wanted or wanted == node.name else unresolvable(_REASON, NAME)

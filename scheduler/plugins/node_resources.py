@@ -1,0 +1,69 @@
+"""NodeResourcesFit: what the pod requests must be left on the node; LeastAllocated likes nodes with more left.
+
+A node without `allocatable` is unlimited (manifests without a cluster).
+
+Source: pkg/scheduler/framework/plugins/noderesources (fit.go, least_allocated.go).
+"""
+
+from typing import Final
+
+from allocator.outcome import Reason, ReasonKind
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.resources import CPU, MEMORY, PODS, allocatable, scoring_requests
+from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.model import NodeInfo
+
+NAME: Final = "NodeResourcesFit"
+_TOO_MANY_PODS: Final = "Too many pods"
+
+
+def filter_node(state: CycleState, node: NodeInfo) -> Status:
+    """Refuse a node that has not enough left; unresolvable when even an empty node would not have."""
+    offered = allocatable(node.node.status.allocatable)
+    if offered is None:
+        return SUCCESS
+    short: list[str] = []
+    is_resolvable = True
+    if len(node.pods) + 1 > offered.get(PODS, 0):
+        short.append(_TOO_MANY_PODS)
+    for name, amount in state.requests.items():
+        limit = offered.get(name, 0)
+        if amount and amount > limit - node.requested.get(name, 0):
+            short.append(f"Insufficient {name}")
+            is_resolvable = is_resolvable and amount <= limit
+    if not short:
+        return SUCCESS
+    code = Code.UNSCHEDULABLE if is_resolvable else Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    reason = Reason(kind=ReasonKind.INSUFFICIENT_RESOURCES, message=", ".join(sorted(short)))
+    return Status(code, reason, NAME)
+
+
+def requested_for_scoring(node: NodeInfo) -> tuple[int, int]:
+    """Cpu in milli and memory in bytes of all pods on the node, as scoring counts them. O(pods)."""
+    cpu = memory = 0
+    for pod in node.pods.values():
+        pod_cpu, pod_memory = scoring_requests(pod)
+        cpu += pod_cpu
+        memory += pod_memory
+    return cpu, memory
+
+
+def score_node(state: CycleState, node: NodeInfo, requested: tuple[int, int] | None = None) -> int:
+    """Score 0-100: the mean share of cpu and memory that would be left.
+
+    Args:
+        state: the attempt.
+        node: a node that fits.
+        requested: `requested_for_scoring(node)`, if the caller has it already.
+    """
+    offered = allocatable(node.node.status.allocatable)
+    if offered is None:
+        return 0
+    used = requested_for_scoring(node) if requested is None else requested
+    total = resources = 0
+    for name, taken, more in zip((CPU, MEMORY), used, state.scoring_requests, strict=True):
+        limit = offered.get(name, 0)
+        if limit:
+            resources += 1
+            total += max(0, (limit - taken - more) * 100 // limit)
+    return total // resources if resources else 0
