@@ -1,1 +1,19 @@
-"""The only code that changes the cluster."""
+"""The only code that changes the cluster: claims and pods, in an order that no crash can make unsafe."""
+
+from scheduler.binder.binder import Binder, BinderCache, Chain, ClaimBarrier
+from scheduler.binder.claims import ClaimWriter
+from scheduler.binder.outcome import BOUND, BindError, BindOutcome, LeaseLostError
+from scheduler.binder.pods import PodWriter
+
+__all__ = [
+    "BOUND",
+    "BindError",
+    "BindOutcome",
+    "Binder",
+    "BinderCache",
+    "Chain",
+    "ClaimBarrier",
+    "ClaimWriter",
+    "LeaseLostError",
+    "PodWriter",
+]

@@ -1,0 +1,313 @@
+"""Carries a decision out: claims first, then the Binding; or takes everything back.
+
+A bind is a chain of writes in a task of its own, with a strong reference, that no caller's disconnect can cancel. A
+repeated call for the same pod and node joins the chain; for another node it is refused. The devices stay held from the
+decision until the chain has ended: written and bound, or taken back, with every outcome definite.
+Source: `architecture.md` decision 6; reliability 2.1, 2.2.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from allocator.model.claims import AllocationResult, ResourceClaim
+from allocator.outcome import Reason, ReasonKind
+from scheduler.binder.claims import ClaimCache, ClaimWriter
+from scheduler.binder.outcome import BOUND, BindError, BindOutcome, LeaseLostError
+from scheduler.binder.pods import PodWriter
+from scheduler.cache.allocated import Conflict
+from scheduler.clock import Clock
+from scheduler.config import BindSettings
+from scheduler.framework.cycle_state import PodClaim
+from scheduler.framework.status import Status
+from scheduler.model import Pod
+from scheduler.plugins.dynamic_resources import is_ready_for_binding
+
+VERSION_TIMEOUT_SECONDS: Final = 5.0
+
+
+class BinderCache(ClaimCache, Protocol):
+    """What binding asks of the cache."""
+
+    def hold(
+        self, pod_uid: str, claims: Mapping[str, tuple[ResourceClaim, AllocationResult]]
+    ) -> Any:
+        """Count these allocations as used until released."""
+        ...
+
+    def release(self, pod_uid: str) -> Any:
+        """Let go of what a pod holds."""
+        ...
+
+    def assume_pod(self, pod: Pod, node_name: str) -> Any:
+        """Count a pod on a node until the watch shows where it is."""
+        ...
+
+    def forget_pod(self, uid: str) -> Any:
+        """Stop counting an assumed pod."""
+        ...
+
+    def conflicts(self, uid: str) -> Sequence[Conflict]:
+        """Other claims that are written to hold what this claim holds."""
+        ...
+
+
+class ClaimBarrier(Protocol):
+    """Waits for the claim watch."""
+
+    async def reached(self, resource_version: int, timeout_seconds: float) -> bool:
+        """Wait until the cache has seen all claim writes up to a version; False when it takes too long."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Chain:
+    """One bind under way.
+
+    Attributes:
+        pod: whom.
+        node_name: where.
+        deadline: on the clock; the caller does not wait longer, and nothing new is begun after it.
+    """
+
+    pod: Pod
+    node_name: str
+    deadline: float
+    task: "asyncio.Task[BindOutcome]" = field(init=False)
+
+
+class Binder:
+    """The only code that changes pods and claims."""
+
+    def __init__(
+        self,
+        *,
+        claims: ClaimWriter,
+        pods: PodWriter,
+        cache: BinderCache,
+        barrier: ClaimBarrier,
+        clock: Clock,
+        settings: BindSettings,
+        on_conflict: Callable[[Pod, Conflict], None],
+    ) -> None:
+        """Store the collaborators; `on_conflict` hears of devices that another writer gave away too."""
+        self._claims = claims
+        self._pods = pods
+        self._cache = cache
+        self._barrier = barrier
+        self._clock = clock
+        self._settings = settings
+        self._on_conflict = on_conflict
+        self._chains: dict[str, Chain] = {}
+        self._slots = asyncio.Semaphore(settings.max_concurrent)
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def pods(self) -> PodWriter:
+        """Writes of single pods."""
+        return self._pods
+
+    @property
+    def open_chains(self) -> int:
+        """Binds under way."""
+        return len(self._chains)
+
+    def chain(self, pod_uid: str) -> Chain | None:
+        """The bind under way for a pod."""
+        return self._chains.get(pod_uid)
+
+    def start(
+        self,
+        pod: Pod,
+        node_name: str,
+        claims: Sequence[PodClaim],
+        allocations: Mapping[str, AllocationResult],
+        recheck: Callable[[], Status | None] | None = None,
+    ) -> Chain:
+        """Hold what was decided and begin to write it. Synchronous: the next decision already sees it.
+
+        Args:
+            pod: whom to bind.
+            node_name: where.
+            claims: all claims of the pod, as the decision saw them.
+            allocations: claim UID -> allocation, for the claims that have none yet.
+            recheck: asked once more right before the Binding; a status that is no success stops it.
+        """
+        uid = pod.metadata.uid
+        if uid in self._chains:
+            raise AssertionError(f"pod {pod.key} is being bound already")
+        self._cache.hold(
+            uid, {c.uid: (c.claim, allocations[c.uid]) for c in claims if c.uid in allocations}
+        )
+        self._cache.assume_pod(pod, node_name)
+        chain = Chain(pod, node_name, self._clock.monotonic() + self._settings.budget_seconds)
+        chain.task = asyncio.create_task(
+            self._run(chain, claims, allocations, recheck), name=f"bind {pod.key}"
+        )
+        self._chains[uid] = chain
+        self._idle.clear()
+        return chain
+
+    async def wait(self, chain: Chain) -> BindOutcome:
+        """Wait for a chain to end, or for its deadline; the chain goes on either way."""
+        left = max(0.0, chain.deadline - self._clock.monotonic())
+        done, _ = await asyncio.wait({chain.task}, timeout=left)
+        if not done:
+            return BindOutcome(
+                Reason(
+                    kind=ReasonKind.DEADLINE_EXCEEDED, message="the pod could not be bound in time"
+                )
+            )
+        return chain.task.result()
+
+    async def give_back(self, claim: ResourceClaim, pod: Pod) -> bool:
+        """Deallocate an idle claim of a pod that it keeps from fitting; False if it is not idle any more."""
+        try:
+            return await self._claims.give_back(claim, pod.metadata.uid)
+        except LeaseLostError:
+            return False
+
+    async def drain(self, timeout_seconds: float) -> bool:
+        """Wait until no bind is under way.
+
+        Returns:
+            Whether that was reached in time.
+        """
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _run(
+        self,
+        chain: Chain,
+        claims: Sequence[PodClaim],
+        allocations: Mapping[str, AllocationResult],
+        recheck: Callable[[], Status | None] | None,
+    ) -> BindOutcome:
+        outcome: BindOutcome | None = None
+        try:
+            async with self._slots:
+                outcome = await self._carry_out(chain, claims, allocations, recheck)
+                return outcome
+        finally:
+            uid = chain.pod.metadata.uid
+            if outcome is None or not outcome.is_bound:
+                self._cache.forget_pod(uid)
+            self._cache.release(uid)
+            del self._chains[uid]
+            if not self._chains:
+                self._idle.set()
+
+    async def _carry_out(
+        self,
+        chain: Chain,
+        claims: Sequence[PodClaim],
+        allocations: Mapping[str, AllocationResult],
+        recheck: Callable[[], Status | None] | None,
+    ) -> BindOutcome:
+        touched: list[ResourceClaim] = []
+        try:
+            await self._write_claims(chain, claims, allocations, touched)
+            self._check_time(chain)
+            status = recheck() if recheck is not None else None
+            if status is not None and not status.is_success and status.reason is not None:
+                raise BindError(status.reason.kind, status.reason.message)
+            await self._pods.bind(
+                chain.pod,
+                chain.node_name,
+                is_expired=lambda: self._clock.monotonic() >= chain.deadline,
+            )
+        except BindError as problem:
+            if not problem.keep:
+                try:
+                    await self._undo(chain, touched)
+                except LeaseLostError:
+                    pass  # the next leader finds the reservation of a pending pod and finishes or undoes it
+            return BindOutcome(problem.reason)
+        return BOUND
+
+    async def _write_claims(
+        self,
+        chain: Chain,
+        claims: Sequence[PodClaim],
+        allocations: Mapping[str, AllocationResult],
+        touched: list[ResourceClaim],
+    ) -> None:
+        ordered = sorted(claims, key=lambda c: (c.claim.metadata.namespace, c.claim.metadata.name))
+        stored: list[ResourceClaim] = []
+        for pod_claim in ordered:
+            self._check_time(chain)
+            touched.append(
+                pod_claim.claim
+            )  # before the write: a failed one may have left something behind
+            stored.append(
+                await self._claims.reserve(
+                    pod_claim.claim, chain.pod, allocations.get(pod_claim.uid)
+                )
+            )
+        if allocations:
+            await self._check_alone(
+                chain, [claim for claim in stored if claim.metadata.uid in allocations]
+            )
+        self._check_conditions(stored)
+
+    async def _check_alone(self, chain: Chain, written: Sequence[ResourceClaim]) -> None:
+        """W3: once the watch has passed our writes, every earlier writer is visible; give way to those."""
+        version = max(int(claim.metadata.resource_version or 0) for claim in written)
+        if not await self._barrier.reached(version, VERSION_TIMEOUT_SECONDS):
+            raise BindError(
+                ReasonKind.API_UNAVAILABLE,
+                "the watch of claims does not follow: the bind could not be checked",
+            )
+        for claim in written:
+            for conflict in self._cache.conflicts(claim.metadata.uid):
+                self._on_conflict(chain.pod, conflict)
+                if conflict.other_is_earlier:
+                    raise BindError(
+                        ReasonKind.WRITE_CONFLICT,
+                        f"a device of claim {claim.metadata.name} was given to another claim by another writer",
+                        claim=claim.metadata.name,
+                    )
+
+    @staticmethod
+    def _check_conditions(stored: Sequence[ResourceClaim]) -> None:
+        for claim in stored:
+            ready = is_ready_for_binding(claim)
+            name = claim.metadata.name
+            if ready is None:
+                raise BindError(
+                    ReasonKind.BINDING_FAILED,
+                    f"claim {name}: preparing its devices failed",
+                    claim=name,
+                )
+            if not ready:
+                raise BindError(
+                    ReasonKind.BINDING_CONDITIONS_PENDING,
+                    f"claim {name}: waiting for the binding conditions of its devices",
+                    claim=name,
+                    keep=True,
+                )
+
+    def _check_time(self, chain: Chain) -> None:
+        if self._clock.monotonic() >= chain.deadline:
+            raise BindError(ReasonKind.DEADLINE_EXCEEDED, "the pod could not be bound in time")
+
+    async def _undo(self, chain: Chain, touched: Sequence[ResourceClaim]) -> None:
+        """Take reservations back, latest first. Never for a pod that turns out to be bound."""
+        if not touched:
+            return
+        try:
+            current = await self._pods.read(chain.pod)
+        except LeaseLostError:
+            raise
+        except BindError:
+            current = None  # gone or replaced: nobody uses what was reserved
+        if current is not None and current.spec.node_name:
+            return
+        for claim in reversed(touched):
+            await self._claims.release(claim, chain.pod.metadata.uid)

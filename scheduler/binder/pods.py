@@ -1,0 +1,180 @@
+"""Writes of one pod: the Binding, and its PodScheduled condition.
+
+A Binding carries the pod's UID, so it can never bind a pod of the same name that came later. One whose outcome is
+unknown is repeated until it is definite; "already bound to this node" is then success.
+Source: scheduler-and-claims 1.2, 6.5; reliability 2.1 W4, F24, F27.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from allocator.outcome import Reason, ReasonKind
+from scheduler.api.decode import decode
+from scheduler.binder.outcome import BindError, LeaseLostError
+from scheduler.binder.retry import Backoff, is_retryable
+from scheduler.client import (
+    STRATEGIC_MERGE_PATCH,
+    ApiClient,
+    ApiError,
+    Committed,
+    NotFoundError,
+    Rejected,
+    UnavailableError,
+)
+from scheduler.clock import Clock, rfc3339
+from scheduler.model import Kind, Pod
+
+MAX_REFUSALS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PodWriter:
+    """Binds pods; attributes as in `ClaimWriter`."""
+
+    client: ApiClient
+    clock: Clock
+    rng: random.Random
+    may_write: Callable[[], bool]
+    server_timeout_seconds: float = 5.0
+
+    async def bind(self, pod: Pod, node_name: str, *, is_expired: Callable[[], bool]) -> None:
+        """Bind a pod to a node.
+
+        Args:
+            pod: whom; its UID decides.
+            node_name: where.
+            is_expired: whether the caller has stopped waiting; then nothing new is tried.
+
+        Raises:
+            BindError: it is not bound there, and nothing that was sent can still bind it there.
+        """
+        path = f"{pod_path(pod.metadata.namespace, pod.metadata.name)}/binding"
+        body = orjson.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {
+                    "namespace": pod.metadata.namespace,
+                    "name": pod.metadata.name,
+                    "uid": pod.metadata.uid,
+                },
+                "target": {"apiVersion": "v1", "kind": "Node", "name": node_name},
+            }
+        )
+        query = {"timeout": f"{self.server_timeout_seconds:g}s"}
+        backoff = Backoff(self.clock, self.rng)
+        refusals = 0
+        is_open = False  # a request without definite outcome may still commit
+        while True:
+            if not self.may_write():
+                raise LeaseLostError
+            if is_expired() and not is_open:
+                raise BindError(ReasonKind.DEADLINE_EXCEEDED, "the pod could not be bound in time")
+            answer = await self.client.write("POST", path, body, query=query)
+            if isinstance(answer, Committed):
+                return
+            if isinstance(answer, Rejected) and answer.status not in (0, 429):
+                if await self._is_bound(pod, node_name):
+                    return
+                is_open = False  # it was refused on the state that any earlier one would find, too
+                refusals += 1
+                if refusals >= MAX_REFUSALS or answer.status in (403, 404, 422):
+                    raise _refusal(answer)
+            elif is_retryable(answer):
+                is_open = is_open or not isinstance(answer, Rejected)
+            await backoff.pause(answer)
+
+    async def _is_bound(self, pod: Pod, node_name: str) -> bool:
+        """Read where the pod is.
+
+        Raises:
+            BindError: it is gone, or bound elsewhere.
+        """
+        current = await self.read(pod)
+        if current.spec.node_name == node_name:
+            return True
+        if current.spec.node_name:
+            raise BindError(
+                ReasonKind.WRITE_CONFLICT, "the pod was bound to another node in the meantime"
+            )
+        return False
+
+    async def read(self, pod: Pod) -> Pod:
+        """The pod as it is now, waiting for the API server to answer.
+
+        Raises:
+            BindError: it is gone, or another pod has its name.
+        """
+        backoff = Backoff(self.clock, self.rng)
+        while True:
+            try:
+                raw = await self.client.get(pod_path(pod.metadata.namespace, pod.metadata.name))
+            except NotFoundError as problem:
+                raise BindError(ReasonKind.WRITE_CONFLICT, "the pod is gone") from problem
+            except (ApiError, UnavailableError):
+                if not self.may_write():
+                    raise LeaseLostError from None
+                await backoff.pause()
+                continue
+            current = decode(Kind.POD, raw)
+            if not isinstance(current, Pod):
+                raise AssertionError(type(current))
+            if current.metadata.uid != pod.metadata.uid:
+                raise BindError(ReasonKind.WRITE_CONFLICT, "the pod was replaced by another one")
+            return current
+
+    async def set_unscheduled(self, pod: Pod, reason: Reason, *, is_error: bool) -> bool:
+        """Write PodScheduled=False with a reason, unless the pod says so already. One try: it is only a message.
+
+        Returns:
+            Whether it was written (or was there).
+        """
+        code = "SchedulerError" if is_error else "Unschedulable"
+        for condition in pod.status.conditions or ():
+            if condition.type == "PodScheduled" and (
+                condition.status,
+                condition.reason,
+                condition.message,
+            ) == (
+                "False",
+                code,
+                reason.message,
+            ):
+                return True
+        if not self.may_write():
+            return False
+        condition_body = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": code,
+            "message": reason.message,
+            "lastTransitionTime": rfc3339(self.clock.now()),
+        }
+        body = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition_body]}}
+        answer = await self.client.write(
+            "PATCH",
+            f"{pod_path(pod.metadata.namespace, pod.metadata.name)}/status",
+            orjson.dumps(body),
+            content_type=STRATEGIC_MERGE_PATCH,
+            query={"timeout": f"{self.server_timeout_seconds:g}s"},
+        )
+        return isinstance(answer, Committed)
+
+
+def pod_path(namespace: str, name: str) -> str:
+    """The path of a pod in the API."""
+    return f"/api/v1/namespaces/{namespace}/pods/{name}"
+
+
+def _refusal(answer: Rejected) -> BindError:
+    if answer.status == 403:
+        return BindError(ReasonKind.PERMISSION_DENIED, f"the pod cannot be bound: {answer.message}")
+    if answer.status == 404:
+        return BindError(ReasonKind.WRITE_CONFLICT, "the pod is gone")
+    return BindError(
+        ReasonKind.WRITE_CONFLICT, f"the pod cannot be bound: HTTP {answer.status} {answer.reason}"
+    )
