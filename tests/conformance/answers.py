@@ -8,14 +8,6 @@ import re
 from fractions import Fraction
 from typing import Any
 
-import msgspec
-
-import allocator
-from allocator import outcome as outcomes
-from allocator.model import claims, devices, nodes
-from allocator.model.hooks import dec_hook, enc_hook
-from allocator.snapshot import AllocatedState, SliceIndex, Snapshot
-from tests.conformance.gates import features_of
 from tests.conformance.objects import Json
 
 _SCALE = {
@@ -48,7 +40,7 @@ def _without_empty(value: Any) -> Any:
 
 def canonical_allocation(allocation: Json) -> Json:
     """One AllocationResult, comparable."""
-    out = _without_empty(allocation)
+    out: Json = _without_empty(allocation)
     for entry in out.get("devices", {}).get("results", ()):
         if "shareID" in entry:
             entry["shareID"] = True
@@ -65,75 +57,6 @@ def canonical(answer: Json) -> Json:
     if answer["outcome"] == "allocated":
         out["results"] = [canonical_allocation(entry) for entry in answer.get("results") or ()]
     return out
-
-
-class Question(msgspec.Struct, kw_only=True, rename="camel"):
-    """A question, decoded with the types that the scheduler itself uses."""
-
-    id: str
-    features: dict[str, bool]
-    implementation: str = ""
-    node: msgspec.Raw
-    slices: list[devices.ResourceSlice] = []
-    classes: list[devices.DeviceClass] = []
-    claims: list[claims.ResourceClaim] = []
-    allocated: list[claims.ResourceClaim] = []
-    taint_rules: list[devices.DeviceTaintRule] = []
-
-
-def _node(raw: msgspec.Raw) -> nodes.Node:
-    body = msgspec.json.decode(raw)
-    metadata = body["metadata"]
-    return nodes.Node(
-        name=metadata["name"],
-        labels=metadata.get("labels") or {},
-        declared_features=frozenset((body.get("status") or {}).get("declaredFeatures") or ()),
-    )
-
-
-_DECODER = msgspec.json.Decoder(Question, dec_hook=dec_hook)
-
-
-def decode(question: Json) -> Question:
-    """A question of plain dicts, typed."""
-    return _DECODER.decode(msgspec.json.encode(question))
-
-
-def ask_ours(question: Json) -> outcomes.Outcome:
-    """Ask our allocator, without a search budget."""
-    typed = decode(question)
-    features = features_of(typed.features)
-    rules = typed.taint_rules if features.device_taints and features.device_taint_rules else ()
-    snapshot = Snapshot(
-        slices=SliceIndex.build(typed.slices, rules),
-        classes={entry.metadata.name: entry for entry in typed.classes},
-        allocated=AllocatedState.from_claims(
-            typed.allocated, consumable_capacity=features.consumable_capacity
-        ),
-    )
-    return allocator.allocate(
-        typed.claims,
-        _node(typed.node),
-        snapshot,
-        features=features,
-        budget=None,
-        new_share_id=lambda: "00000000-0000-4000-8000-ffffffffffff",
-    )
-
-
-def ours(question: Json) -> Json:
-    """Our answer in the oracle's form, with `dependsOnNode` for fatal ones."""
-    outcome = ask_ours(question)
-    match outcome:
-        case outcomes.Allocated(allocations):
-            results = msgspec.json.decode(msgspec.json.encode(allocations, enc_hook=enc_hook))
-            return {"outcome": "allocated", "results": results}
-        case outcomes.DoesNotFit(reason):
-            return {"outcome": "does_not_fit", "message": reason.message}
-        case outcomes.NodeError(reason):
-            return {"outcome": "node_error", "message": reason.message}
-        case outcomes.Fatal(reason, depends_on_node):
-            return {"outcome": "fatal", "message": reason.message, "dependsOnNode": depends_on_node}
 
 
 # What upstream's message says about whether an error is this node's: True, False; None where the message cannot tell.

@@ -42,9 +42,17 @@ def policy(value: str, **rules: Any) -> Json:
     return {"value": value, "requestPolicy": rules}
 
 
-def device(name: str, *, attrs: Json | None = None, cap: Json | None = None, shared: bool = False,
-           counters: Json | None = None, groups: list[str] | None = None, taints: list[Json] | None = None,
-           **fields: Any) -> Json:
+def device(
+    name: str,
+    *,
+    attrs: Json | None = None,
+    cap: Json | None = None,
+    shared: bool = False,
+    counters: Json | None = None,
+    groups: list[str] | None = None,
+    taints: list[Json] | None = None,
+    **fields: Any,
+) -> Json:
     """A device; `counters` is {set: {counter: amount}}, `groups` goes to its first counter set."""
     out: Json = {"name": name, **fields}
     if attrs is not None:
@@ -55,7 +63,8 @@ def device(name: str, *, attrs: Json | None = None, cap: Json | None = None, sha
         out["allowMultipleAllocations"] = True
     if counters is not None:
         out["consumesCounters"] = [
-            {"counterSet": name, "counters": _amounts(amounts)} for name, amounts in counters.items()
+            {"counterSet": name, "counters": _amounts(amounts)}
+            for name, amounts in counters.items()
         ]
         if groups is not None:
             out["consumesCounters"][0]["compatibilityGroups"] = groups
@@ -76,13 +85,24 @@ def taint(key: str = "t", value: str = "", effect: str = "NoSchedule") -> Json:
     return {"key": key, "value": value, "effect": effect}
 
 
-def toleration(key: str = "t", operator: str = "Exists", value: str = "", effect: str = "", **fields: Any) -> Json:
+def toleration(
+    key: str = "t", operator: str = "Exists", value: str = "", effect: str = "", **fields: Any
+) -> Json:
     out = {"key": key, "operator": operator, "value": value, "effect": effect, **fields}
     return {name: item for name, item in out.items() if item != ""}
 
 
-def slice_(name: str, *devices: Json, pool: str = "pool-1", driver: str = DRIVER, node: str | None = NODE,
-           gen: int = 1, of: int = 1, counters: list[Json] | None = None, **spec: Any) -> Json:
+def slice_(
+    name: str,
+    *devices: Json,
+    pool: str = "pool-1",
+    driver: str = DRIVER,
+    node: str | None = NODE,
+    gen: int = 1,
+    of: int = 1,
+    counters: list[Json] | None = None,
+    **spec: Any,
+) -> Json:
     """A slice of a pool of `of` slices; `node=None` leaves the node to `spec`."""
     body: Json = {
         "driver": driver,
@@ -118,8 +138,14 @@ def device_class(name: str, *expressions: str, config: list[str] | None = None) 
 ANY = device_class("any")
 
 
-def _wanted(cls: str, n: int | str, sel: tuple[str, ...] | list[str], cap: Json | None,
-            tol: list[Json] | None, derived: dict[str, str] | None) -> Json:
+def _wanted(
+    cls: str,
+    n: int | str,
+    sel: tuple[str, ...] | list[str],
+    cap: Json | None,
+    tol: list[Json] | None,
+    derived: dict[str, str] | None,
+) -> Json:
     out: Json = {"deviceClassName": cls}
     if n == "all":
         out["allocationMode"] = "All"
@@ -138,16 +164,32 @@ def _wanted(cls: str, n: int | str, sel: tuple[str, ...] | list[str], cap: Json 
     return out
 
 
-def request(name: str, n: int | str = 1, *, cls: str = "any", sel: tuple[str, ...] | list[str] = (),
-            cap: Json | None = None, tol: list[Json] | None = None, derived: dict[str, str] | None = None,
-            **fields: Any) -> Json:
+def request(
+    name: str,
+    n: int | str = 1,
+    *,
+    cls: str = "any",
+    sel: tuple[str, ...] | list[str] = (),
+    cap: Json | None = None,
+    tol: list[Json] | None = None,
+    derived: dict[str, str] | None = None,
+    **fields: Any,
+) -> Json:
     """An exact request; `n` is a count or "all"."""
     return {"name": name, "exactly": {**_wanted(cls, n, sel, cap, tol, derived), **fields}}
 
 
-def alternative(name: str, n: int | str = 1, *, cls: str = "any", sel: tuple[str, ...] | list[str] = (),
-                cap: Json | None = None, tol: list[Json] | None = None,
-                derived: dict[str, str] | None = None, **fields: Any) -> Json:
+def alternative(
+    name: str,
+    n: int | str = 1,
+    *,
+    cls: str = "any",
+    sel: tuple[str, ...] | list[str] = (),
+    cap: Json | None = None,
+    tol: list[Json] | None = None,
+    derived: dict[str, str] | None = None,
+    **fields: Any,
+) -> Json:
     return {"name": name, **_wanted(cls, n, sel, cap, tol, derived), **fields}
 
 
@@ -163,15 +205,20 @@ def distinct(attr: str, *requests: str) -> Json:
     return {"distinctAttribute": attr, **({"requests": list(requests)} if requests else {})}
 
 
-def claim(name: str, *requests: Json, constraints: list[Json] | None = None,
-          config: list[tuple[str, list[str]]] | None = None) -> Json:
+def claim(
+    name: str,
+    *requests: Json,
+    constraints: list[Json] | None = None,
+    config: list[tuple[str, list[str]]] | None = None,
+) -> Json:
     """A claim; `config` is a list of (tag, request names)."""
     devices: Json = {"requests": list(requests)}
     if constraints:
         devices["constraints"] = constraints
     if config:
         devices["config"] = [
-            {"opaque": opaque(tag), **({"requests": names} if names else {})} for tag, names in config
+            {"opaque": opaque(tag), **({"requests": names} if names else {})}
+            for tag, names in config
         ]
     return {
         "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
@@ -179,8 +226,15 @@ def claim(name: str, *requests: Json, constraints: list[Json] | None = None,
     }
 
 
-def result(name: str, *, pool: str = "pool-1", driver: str = DRIVER, share: int | None = None,
-           consumed: Json | None = None, **fields: Any) -> Json:
+def result(
+    name: str,
+    *,
+    pool: str = "pool-1",
+    driver: str = DRIVER,
+    share: int | None = None,
+    consumed: Json | None = None,
+    **fields: Any,
+) -> Json:
     """An entry of an allocation; `share` numbers its share id."""
     out: Json = {"request": "r", "driver": driver, "pool": pool, "device": name, **fields}
     if share is not None:

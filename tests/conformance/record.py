@@ -20,7 +20,11 @@ def fingerprint(question: Json) -> str:
 
 def entry(question: Json, answer: Json) -> Json:
     """What is recorded of an answer; random share ids are left out."""
-    recorded = {"id": question["id"], "question": fingerprint(question), "outcome": answer["outcome"]}
+    recorded = {
+        "id": question["id"],
+        "question": fingerprint(question),
+        "outcome": answer["outcome"],
+    }
     for key in ("message", "results", "steps", "implementation", "version"):
         if key in answer:
             recorded[key] = answer[key]
@@ -40,7 +44,9 @@ def load() -> dict[str, Json]:
 def save(entries: Iterable[Json]) -> None:
     """Write the record, sorted by id, so that changes read well."""
     RECORD.parent.mkdir(exist_ok=True)
-    lines = (json.dumps(item, sort_keys=True) for item in sorted(entries, key=lambda item: item["id"]))
+    lines = (
+        json.dumps(item, sort_keys=True) for item in sorted(entries, key=lambda item: item["id"])
+    )
     RECORD.write_text("\n".join(lines) + "\n")
 
 

@@ -9,8 +9,9 @@ import argparse
 import sys
 
 from tests.conformance import fuzz, fuzz_cel, record
-from tests.conformance.answers import difference, ours
+from tests.conformance.answers import difference
 from tests.conformance.cases import questions
+from tests.conformance.ours import ours
 from tests.conformance.upstream import Oracle
 
 
@@ -54,10 +55,16 @@ def write_record(oracle: Oracle) -> None:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.run", description=__doc__)
     parser.add_argument("--cases", type=int, default=2000, help="random allocation questions")
-    parser.add_argument("--cel", type=int, default=None, help="random CEL pairs (default: as --cases)")
+    parser.add_argument(
+        "--cel", type=int, default=None, help="random CEL pairs (default: as --cases)"
+    )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--record", action="store_true", help="write the record instead of checking")
-    parser.add_argument("--keep-going", type=int, default=10, help="end after this many differences")
+    parser.add_argument(
+        "--record", action="store_true", help="write the record instead of checking"
+    )
+    parser.add_argument(
+        "--keep-going", type=int, default=10, help="end after this many differences"
+    )
     options = parser.parse_args(arguments)
     with Oracle("allocate") as oracle:
         if options.record:

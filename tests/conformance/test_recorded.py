@@ -3,8 +3,9 @@
 import pytest
 
 from tests.conformance import record
-from tests.conformance.answers import difference, ours
+from tests.conformance.answers import difference
 from tests.conformance.cases import CASES, questions
+from tests.conformance.ours import ours
 
 pytestmark = pytest.mark.conformance
 

@@ -78,5 +78,7 @@ class Oracle(AbstractContextManager["Oracle"]):
             raise RuntimeError(f"the oracle ended with code {self._process.wait(timeout=10)}")
         answer: Json = json.loads(line)
         if answer.get("outcome") == "bad_question" or answer.get("result") == "bad_question":
-            raise ValueError(f"the oracle does not understand {answer.get('id')!r}: {answer['message']}")
+            raise ValueError(
+                f"the oracle does not understand {answer.get('id')!r}: {answer['message']}"
+            )
         return answer

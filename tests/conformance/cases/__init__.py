@@ -15,9 +15,7 @@ CASES: list[Case] = [
 
 def questions() -> dict[str, Json]:
     """Every question by its id (`<case>.<variant>`)."""
-    found = {
-        question["id"]: question for entry in CASES for question in entry.questions.values()
-    }
+    found = {question["id"]: question for entry in CASES for question in entry.questions.values()}
     if len(found) != sum(len(entry.questions) for entry in CASES):
         raise ValueError("two cases have the same name")
     return found

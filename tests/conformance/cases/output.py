@@ -17,7 +17,13 @@ from tests.conformance.objects import (
 
 _ZONE = label_selector([expression("zone", "In", "a")])
 _ZONES = label_selector([expression("zone", "In", "b", "a"), expression("disk", "Exists")])
-_ZONES_AGAIN = label_selector([expression("zone", "In", "a", "b"), expression("disk", "Exists"), expression("zone", "In", "a")])
+_ZONES_AGAIN = label_selector(
+    [
+        expression("zone", "In", "a", "b"),
+        expression("disk", "Exists"),
+        expression("zone", "In", "a"),
+    ]
+)
 _HERE = node(labels={"zone": "a", "disk": "ssd"})
 _THREE = [claim("c", request("r", 3))]
 _CLS = device_class("k", config=["k1", "k2"])

@@ -1,14 +1,16 @@
 """Pools: which slices count, generations, completeness, validity and order (behaviours 1 to 18)."""
 
+from typing import Any
+
 from tests.conformance.cases.case import case
 from tests.conformance.objects import (
+    alternative,
     claim,
     counter_set,
     device,
     device_class,
     expression,
     first_of,
-    alternative,
     holding,
     label_selector,
     node,
@@ -20,7 +22,7 @@ from tests.conformance.objects import (
 _ONE = [claim("c", request("r"))]
 _TWO = [claim("c", request("r", 2))]
 _ALL = [claim("c", request("r", "all"))]
-_BINDS = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
+_BINDS: dict[str, Any] = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
 
 
 def _plain(pool, *names, **spec):

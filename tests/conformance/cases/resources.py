@@ -1,5 +1,7 @@
 """Consumable capacity, counters, groups, taints, binding conditions (behaviours 58 to 80)."""
 
+from typing import Any
+
 from tests.conformance.cases.case import case
 from tests.conformance.objects import (
     alternative,
@@ -24,7 +26,7 @@ from tests.conformance.objects import (
 _FRACTIONS = ("DRAFractionalCapacityRange",)
 _RANGE = {"m": policy("10", default="4", validRange=("2", "2", "8"))}
 _VALUES = {"m": policy("4", default="1", validValues=["1", "3"])}
-_BINDS = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
+_BINDS: dict[str, Any] = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
 
 
 def _sliced(*devices):

@@ -1,0 +1,124 @@
+"""Differential fuzzing of the allocator: random questions to upstream and to us.
+
+Anything that differs is made small and kept in `regressions/`, where the tests ask it for ever.
+"""
+
+import json
+import random
+from collections import Counter
+
+from tests.conformance.answers import depends_on_node, difference
+from tests.conformance.generate import question, tags
+from tests.conformance.objects import Json
+from tests.conformance.ours import ours
+from tests.conformance.record import REGRESSIONS, entry, fingerprint
+from tests.conformance.shrink import shrink
+from tests.conformance.upstream import Oracle
+
+# Upstream takes some 0.2 s for these; they are the search's own growth and show nothing new.
+_MAX_STEPS = 100_000
+_RAREST = 0.01
+
+
+def _comparable(answer: Json) -> bool:
+    """A crash or timeout of upstream says nothing, nor do searches of a size that tests should not have."""
+    return answer["outcome"] not in ("panic", "timeout") and answer.get("steps", 0) <= _MAX_STEPS
+
+
+def compare(oracle: Oracle, asked: Json) -> str | None:
+    """Ask both; what differs, or None."""
+    try:
+        answer = oracle.ask(asked)
+    except ValueError:
+        return None
+    return difference(answer, ours(asked)) if _comparable(answer) else None
+
+
+def keep(oracle: Oracle, asked: Json, problem: str) -> str:
+    """Make a differing question small and keep it with upstream's answer; returns its name."""
+    kind = problem.split(":", maxsplit=1)[0]
+
+    def still_fails(smaller: Json) -> bool:
+        try:
+            found = compare(oracle, smaller)
+        except (KeyError, TypeError, IndexError, AttributeError):
+            return False
+        return found is not None and found.startswith(kind)
+
+    small = shrink(asked, still_fails)
+    name = f"found-{fingerprint(small)}"
+    small["id"] = name
+    answer = entry(small, oracle.ask(small))
+    REGRESSIONS.mkdir(exist_ok=True)
+    body = {"found": compare(oracle, small), "question": small, "answer": answer}
+    (REGRESSIONS / f"{name}.json").write_text(json.dumps(body, indent=1, sort_keys=True) + "\n")
+    return name
+
+
+class _Table:
+    """How often what occurred."""
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[str] = Counter(
+            {
+                "allocated": 0,
+                "does_not_fit": 0,
+                "node_error": 0,
+                "fatal, node": 0,
+                "fatal, everywhere": 0,
+            }
+        )
+        self.features: Counter[str] = Counter()
+        self.implementations: Counter[str] = Counter()
+        self.skipped = 0
+
+    def add(self, asked: Json, answer: Json) -> None:
+        outcome = answer["outcome"]
+        if outcome == "fatal":
+            on_node = depends_on_node(answer["message"])
+            outcome = {True: "fatal, node", False: "fatal, everywhere", None: "fatal, either"}[
+                on_node
+            ]
+        self.outcomes[outcome] += 1
+        self.implementations[answer["implementation"]] += 1
+        self.features.update(tags(asked))
+
+    def show(self) -> bool:
+        """Print the table; False when something was too rare."""
+        total = max(sum(self.outcomes.values()), 1)
+        rare = []
+        for title, counter in (
+            ("outcome", self.outcomes), ("implementation", self.implementations), ("feature", self.features),
+        ):  # fmt: skip
+            for name, count in sorted(counter.items(), key=lambda item: -item[1]):
+                print(f"  {title:<15} {name:<32} {count:>7} {count / total:7.2%}")
+                if count < _RAREST * total and name != "fatal, either":
+                    rare.append(name)
+        print(f"  too large or crashed upstream, not compared: {self.skipped}")
+        if rare and total >= 1000:
+            print(f"  rarer than {_RAREST:.0%}: {', '.join(rare)}")
+            return False
+        return True
+
+
+def run(oracle: Oracle, cases: int, seed: int, keep_going: int) -> bool:
+    """Ask `cases` random questions; True when nothing differs and nothing was too rare."""
+    table, differences = _Table(), 0
+    for number in range(cases):
+        asked = question(random.Random(f"{seed}/{number}"), f"random-{seed}-{number}")
+        oracle.send(asked)
+        answer = oracle.receive()
+        if not _comparable(answer):
+            table.skipped += 1
+            continue
+        table.add(asked, answer)
+        problem = difference(answer, ours(asked))
+        if problem is not None:
+            differences += 1
+            name = keep(oracle, asked, problem)
+            print(f"{asked['id']}: {problem[:300]}\n  kept as {name}")
+            if differences >= keep_going:
+                print(f"ended after {number + 1} of {cases} cases")
+                break
+    print(f"random allocations: {cases}, seed {seed}, differences: {differences}")
+    return table.show() and not differences

@@ -1,0 +1,82 @@
+"""Our allocator, asked with the same questions as upstream's."""
+
+import msgspec
+from allocator.allocate import allocate
+
+from allocator import outcome as outcomes
+from allocator.model.claims import ResourceClaim
+from allocator.model.devices import DeviceClass, DeviceTaintRule, ResourceSlice
+from allocator.model.hooks import dec_hook, enc_hook
+from allocator.model.nodes import Node
+from allocator.snapshot import AllocatedState, SliceIndex, Snapshot
+from tests.conformance.gates import features_of
+from tests.conformance.objects import Json
+
+
+class Question(msgspec.Struct, kw_only=True, rename="camel"):
+    """A question, decoded with the types that the scheduler itself uses."""
+
+    id: str
+    features: dict[str, bool]
+    implementation: str = ""
+    node: msgspec.Raw
+    slices: list[ResourceSlice] = []
+    classes: list[DeviceClass] = []
+    claims: list[ResourceClaim] = []
+    allocated: list[ResourceClaim] = []
+    taint_rules: list[DeviceTaintRule] = []
+
+
+def _node(raw: msgspec.Raw) -> Node:
+    body = msgspec.json.decode(raw)
+    metadata = body["metadata"]
+    return Node(
+        name=metadata["name"],
+        labels=metadata.get("labels") or {},
+        declared_features=frozenset((body.get("status") or {}).get("declaredFeatures") or ()),
+    )
+
+
+_DECODER = msgspec.json.Decoder(Question, dec_hook=dec_hook)
+
+
+def decode(question: Json) -> Question:
+    """A question of plain dicts, typed."""
+    return _DECODER.decode(msgspec.json.encode(question))
+
+
+def ask_ours(question: Json) -> outcomes.Outcome:
+    """Ask our allocator, without a search budget."""
+    typed = decode(question)
+    features = features_of(typed.features)
+    rules = typed.taint_rules if features.device_taints and features.device_taint_rules else ()
+    snapshot = Snapshot(
+        slices=SliceIndex.build(typed.slices, rules),
+        classes={entry.metadata.name: entry for entry in typed.classes},
+        allocated=AllocatedState.from_claims(
+            typed.allocated, consumable_capacity=features.consumable_capacity
+        ),
+    )
+    return allocate(
+        typed.claims,
+        _node(typed.node),
+        snapshot,
+        features=features,
+        budget=None,
+        new_share_id=lambda: "00000000-0000-4000-8000-ffffffffffff",
+    )
+
+
+def ours(question: Json) -> Json:
+    """Our answer in the oracle's form, with `dependsOnNode` for fatal ones."""
+    outcome = ask_ours(question)
+    match outcome:
+        case outcomes.Allocated(allocations):
+            results = msgspec.json.decode(msgspec.json.encode(allocations, enc_hook=enc_hook))
+            return {"outcome": "allocated", "results": results}
+        case outcomes.DoesNotFit(reason):
+            return {"outcome": "does_not_fit", "message": reason.message}
+        case outcomes.NodeError(reason):
+            return {"outcome": "node_error", "message": reason.message}
+        case outcomes.Fatal(reason, depends_on_node):
+            return {"outcome": "fatal", "message": reason.message, "dependsOnNode": depends_on_node}
