@@ -1,0 +1,181 @@
+"""Claims as they will be: what the watch has shown, overlaid with what our own writes returned.
+
+A write's answer is newer than the watch for a moment. An overlay lives exactly as long as the watch has not reached
+its version; after that the watch knows at least as much, also when it knows that the claim is gone.
+Source: scheduler-and-claims 1.9, reliability R9; upstream's AssumeCache.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from scheduler.cache.store import Changed, Store, is_newer, key_of, version_of
+from scheduler.model import ClaimRecord
+
+_Changes = list[Changed[ClaimRecord]]
+
+
+def _version(record: ClaimRecord) -> int:
+    return version_of(record.claim.metadata)
+
+
+class AssumeCache:
+    """Claims by key and UID, newest known first. Every change is returned as (old, new) of what readers see."""
+
+    def __init__(self) -> None:
+        self._watched: Store[ClaimRecord] = Store(lambda record: record.claim.metadata)
+        self._assumed: dict[str, ClaimRecord] = {}
+        self._assumed_keys: dict[str, str] = {}
+        self._lowest = 0
+
+    @property
+    def resource_version(self) -> int:
+        """How far the watch has come."""
+        return self._watched.resource_version
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """UIDs of claims whose newest state is one of our own writes that the watch has not reached."""
+        return tuple(self._assumed_keys)
+
+    @property
+    def watched(self) -> Iterable[ClaimRecord]:
+        """What the watch has shown, without overlays."""
+        return self._watched
+
+    def get(self, key: str) -> ClaimRecord | None:
+        """The newest claim with this key."""
+        watched = self._watched.get(key)
+        overlay = self._assumed.get(key)
+        return watched if overlay is None else overlay
+
+    def by_uid(self, uid: str) -> ClaimRecord | None:
+        """The newest claim with this UID."""
+        key = self._assumed_keys.get(uid)
+        if key is not None:
+            return self._assumed[key]
+        watched = self._watched.by_uid(uid)
+        if watched is None or key_of(watched.claim.metadata) in self._assumed:
+            return None
+        return watched
+
+    def __iter__(self) -> Iterator[ClaimRecord]:
+        for watched in self._watched:
+            if key_of(watched.claim.metadata) not in self._assumed:
+                yield watched
+        yield from self._assumed.values()
+
+    def assume(self, record: ClaimRecord) -> _Changes:
+        """Remember what a write returned. Not if the watch, or a later write, already knows better."""
+        meta = record.claim.metadata
+        key, version = key_of(meta), _version(record)
+        old = self.get(key)
+        floor = max(self.resource_version, _version(old) if old is not None else 0)
+        if not is_newer(version, floor):
+            return []
+        if old is not None and old.claim.metadata.uid != meta.uid:
+            self._assumed_keys.pop(old.claim.metadata.uid, None)
+        self._assumed[key] = record
+        self._assumed_keys[meta.uid] = key
+        self._lowest = min(map(_version, self._assumed.values()))
+        return _difference(old, record)
+
+    def restore(self, uid: str) -> _Changes:
+        """Forget what was assumed of a claim: readers see what the watch has shown again."""
+        key = self._assumed_keys.pop(uid, None)
+        if key is None:
+            return []
+        return _difference(self._assumed.pop(key), self._watched.get(key))
+
+    def upsert(self, record: ClaimRecord) -> _Changes:
+        """Take an added or modified claim from the watch."""
+        key = key_of(record.claim.metadata)
+        before = self.get(key)
+        if not self._watched.upsert(record):
+            return []
+        if _version(record) == 0:
+            self._drop(key)
+        return self._after(key, before)
+
+    def delete(self, record: ClaimRecord) -> _Changes:
+        """Take a deletion from the watch."""
+        meta = record.claim.metadata
+        key = key_of(meta)
+        before = self.get(key)
+        if self._assumed_keys.get(meta.uid) == key and not (
+            0 < _version(record) < _version(self._assumed[key])
+        ):
+            self._drop(key)
+        self._watched.delete(record)
+        return self._after(key, before)
+
+    def replace(self, records: Iterable[ClaimRecord], resource_version: int) -> _Changes:
+        """Take a whole list.
+
+        Raises:
+            ValueError: the list is older than what has been seen.
+        """
+        overlays = dict(self._assumed)
+        changes = self._watched.replace(records, resource_version)
+        if not overlays:
+            return changes
+        self._settle()
+        result = [
+            (old, new)
+            for old, new in changes
+            if key_of((new or old).claim.metadata) not in overlays  # type: ignore[union-attr]
+        ]
+        for key, before in overlays.items():
+            result.extend(_difference(before, self.get(key)))
+        return result
+
+    def progress(self, resource_version: int) -> _Changes:
+        """The watch has come this far (bookmark)."""
+        self._watched.progress(resource_version)
+        return self._settled()
+
+    def _after(self, key: str, before: ClaimRecord | None) -> _Changes:
+        changes = [change for change in self._settled() if not _is_about(change, key)]
+        return [*_difference(before, self.get(key)), *changes]
+
+    def _settled(self) -> _Changes:
+        changes: _Changes = []
+        for key, before in self._settle():
+            changes.extend(_difference(before, self._watched.get(key)))
+        return changes
+
+    def _settle(self) -> list[tuple[str, ClaimRecord]]:
+        """Drop overlays that the watch has reached."""
+        reached = self._watched.resource_version
+        if not self._assumed or reached < self._lowest:
+            return []
+        gone = [
+            (key, record)
+            for key, record in self._assumed.items()
+            if 0 < _version(record) <= reached
+        ]
+        for key, _ in gone:
+            self._drop(key)
+        self._lowest = min(map(_version, self._assumed.values()), default=0)
+        return gone
+
+    def _drop(self, key: str) -> None:
+        record = self._assumed.pop(key, None)
+        if record is not None:
+            self._assumed_keys.pop(record.claim.metadata.uid, None)
+
+
+def _is_about(change: Changed[ClaimRecord], key: str) -> bool:
+    item = change[1] or change[0]
+    return item is not None and key_of(item.claim.metadata) == key
+
+
+def _difference(old: ClaimRecord | None, new: ClaimRecord | None) -> _Changes:
+    if old is None and new is None:
+        return []
+    if old is None or new is None:
+        return [(old, new)]
+    before, after = old.claim.metadata, new.claim.metadata
+    if before.uid != after.uid:
+        return [(old, None), (None, new)]
+    if old is new or before.resource_version == after.resource_version != "":
+        return []
+    return [(old, new)]

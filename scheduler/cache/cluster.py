@@ -1,0 +1,451 @@
+"""The cluster as far as it is known: everything watched, everything assumed, and the indexes made from both.
+
+One writer, no waiting: stores and indexes change in the same step, so whoever does not await sees them agree.
+Readers take a snapshot: immutable, copied on write, the same object while nothing changes.
+Source: scheduler-and-claims 1.9, 7.1; reliability 4.1.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+from allocator.model.claims import AllocationResult, ResourceClaim
+from allocator.model.devices import DeviceClass, DeviceID, DeviceTaintRule, ResourceSlice
+from allocator.snapshot import SliceIndex, Snapshot
+from scheduler.cache.allocated import AllocatedIndex, Conflict, Use
+from scheduler.cache.assume import AssumeCache
+from scheduler.cache.in_flight import InFlight
+from scheduler.cache.nodes import NodeIndex
+from scheduler.cache.pods import PodIndex, claim_names
+from scheduler.cache.recount import recount_devices, recount_nodes
+from scheduler.cache.store import Changed, EventType, Store, WatchEvent, meta_of, version_of
+from scheduler.model import (
+    Change,
+    ChangeListener,
+    ClaimRecord,
+    ClusterSnapshot,
+    Kind,
+    NodeObject,
+    Pod,
+    Watched,
+)
+
+ConflictListener = Callable[[Conflict], None]
+ProgressListener = Callable[[Kind, int], None]
+_MANY_SLICES: Final = (
+    256  # beyond this, indexing all slices anew is cheaper than inserting them one by one
+)
+
+
+class ClusterCache:
+    """Nodes, pods, claims, slices, classes and taint rules, with what is decided and not yet seen."""
+
+    def __init__(self, *, consumable_capacity: bool = True) -> None:
+        """Start empty.
+
+        Args:
+            consumable_capacity: the gate: off, a result with a share id takes the whole device.
+        """
+        self._consumable_capacity = consumable_capacity
+        self._nodes: Store[NodeObject] = Store(meta_of)
+        self._pods: Store[Pod] = Store(meta_of)
+        self._slices: Store[ResourceSlice] = Store(meta_of)
+        self._classes: Store[DeviceClass] = Store(meta_of)
+        self._rules: Store[DeviceTaintRule] = Store(meta_of)
+        self._claims = AssumeCache()
+        self._stores: dict[Kind, Store[Any] | AssumeCache] = {
+            Kind.NODE: self._nodes,
+            Kind.POD: self._pods,
+            Kind.RESOURCE_CLAIM: self._claims,
+            Kind.RESOURCE_SLICE: self._slices,
+            Kind.DEVICE_CLASS: self._classes,
+            Kind.DEVICE_TAINT_RULE: self._rules,
+        }
+        self._in_flight = InFlight()
+        self._assumed_pods: dict[str, tuple[Pod, str]] = {}
+        self._pod_index = PodIndex()
+        self._allocated = AllocatedIndex(consumable_capacity=consumable_capacity)
+        self._node_index = NodeIndex()
+        self._slice_index = SliceIndex.build(())
+        self._slices_changed: dict[str, ResourceSlice | None] = {}
+        self._rules_changed = False
+        self._class_map: Mapping[str, DeviceClass] = MappingProxyType({})
+        self._classes_changed = False
+        self._listeners: list[ChangeListener] = []
+        self._conflict_listeners: list[ConflictListener] = []
+        self._progress_listeners: list[ProgressListener] = []
+        self._snapshot: ClusterSnapshot | None = None
+        self._snapshot_of = (-1, -1)
+        self._revision = 0
+
+    # -- what the watch says ------------------------------------------------------------------------------------
+
+    def replace(self, kind: Kind, objects: Iterable[Watched], resource_version: int) -> None:
+        """Take a complete list of a kind: what is not in it is gone.
+
+        Raises:
+            ValueError: the list is older than what has been seen (reliability F13).
+        """
+        store = self._stores[kind]
+        changes = store.replace(cast("Iterable[Any]", objects), resource_version)
+        self._changed(kind, changes, seen_at=None)
+        self._progressed(kind)
+
+    def apply(self, event: WatchEvent) -> None:
+        """Take one event of a watch; repeated and older ones change nothing."""
+        store: Any = self._stores[event.kind]
+        changes: Sequence[Changed[Any]]
+        match event.type:
+            case EventType.BOOKMARK:
+                changes = store.progress(event.resource_version) or ()
+            case EventType.DELETED:
+                changes = store.delete(event.object)
+            case EventType.ADDED | EventType.MODIFIED:
+                changes = store.upsert(event.object)
+        if event.kind is Kind.POD and event.type is EventType.DELETED and event.object is not None:
+            self._forget(meta_of(event.object).uid)
+        self._changed(event.kind, changes, seen_at=event.resource_version)
+        self._progressed(event.kind)
+
+    def resource_version(self, kind: Kind) -> int:
+        """Everything up to this version has been seen."""
+        return self._stores[kind].resource_version
+
+    # -- what we know before the watch does -----------------------------------------------------------------------
+
+    def assume_claim(self, record: ClaimRecord) -> None:
+        """Remember the claim that one of our writes returned, until the watch has come as far."""
+        changes = self._claims.assume(record)
+        self._changed(Kind.RESOURCE_CLAIM, changes, seen_at=version_of(record.claim.metadata))
+
+    def restore_claim(self, uid: str) -> None:
+        """Forget what was assumed of a claim."""
+        self._changed(Kind.RESOURCE_CLAIM, self._claims.restore(uid), seen_at=None)
+
+    def hold(
+        self, pod_uid: str, claims: Mapping[str, tuple[ResourceClaim, AllocationResult]]
+    ) -> None:
+        """Hold what was decided for a pod: claim UID -> the claim and its allocation. Replaces its earlier hold."""
+        self._held(self._in_flight.hold(pod_uid, claims))
+
+    def release(self, pod_uid: str) -> None:
+        """End a pod's hold: what it decided is written, or given up."""
+        self._held(self._in_flight.release(pod_uid))
+
+    def assume_pod(self, pod: Pod, node_name: str) -> None:
+        """Count a pod on the node decided for it, until the watch shows it bound or gone, or it is forgotten."""
+        uid = pod.metadata.uid
+        known = self._pods.by_uid(uid)
+        if known is None and 0 < version_of(pod.metadata) <= self._pods.resource_version:
+            return  # the watch has come past this pod and does not have it: it is gone
+        if known is not None and known.spec.node_name:
+            return
+        self._assumed_pods[uid] = (known or pod, node_name)
+        self._node_index.put_pod(known or pod, node_name)
+
+    def forget_pod(self, uid: str) -> None:
+        """Count a pod no more on the node decided for it: the bind failed."""
+        if self._assumed_pods.pop(uid, None) is not None:
+            self._node_index.remove_pod(uid)
+
+    # -- what can be asked ------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> ClusterSnapshot:
+        """Nodes and devices, immutable; the same object while nothing changes."""
+        self._refresh_devices()
+        parts = (self._node_index.revision, self._allocated.revision)
+        if self._snapshot is None or self._snapshot_of != parts:
+            self._snapshot_of = parts
+            self._revision += 1
+            self._snapshot = ClusterSnapshot(
+                nodes=self._node_index.infos(),
+                devices=Snapshot(
+                    slices=self._slice_index,
+                    classes=self._class_map,
+                    allocated=self._allocated.state(),
+                ),
+                revision=self._revision,
+            )
+        return self._snapshot
+
+    def claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        """The newest claim known: assumed or watched."""
+        record = self._claims.get(f"{namespace}/{name}")
+        return None if record is None else record.claim
+
+    def claim_record(self, namespace: str, name: str) -> ClaimRecord | None:
+        """The newest claim known, with its bytes."""
+        return self._claims.get(f"{namespace}/{name}")
+
+    def claim_by_uid(self, uid: str) -> ClaimRecord | None:
+        """The newest claim known by UID, with its bytes."""
+        return self._claims.by_uid(uid)
+
+    def claims(self) -> Iterator[ResourceClaim]:
+        """All claims, the newest known of each."""
+        return (record.claim for record in self._claims)
+
+    def claims_of_pod(self, pod: Pod) -> tuple[ResourceClaim, ...]:
+        """The claims that a pod names and that are known, in name order."""
+        found = (self.claim(pod.metadata.namespace, name) for name in sorted(claim_names(pod)))
+        return tuple(claim for claim in found if claim is not None)
+
+    def in_flight(self, claim_uid: str) -> AllocationResult | None:
+        """The allocation decided for a claim and not yet seen written, if any."""
+        return self._in_flight.allocation(claim_uid)
+
+    @property
+    def in_flight_claims(self) -> int:
+        """How many claims are held."""
+        return len(self._in_flight)
+
+    @property
+    def assumed_claims(self) -> int:
+        """How many claims are known from our writes alone."""
+        return len(self._claims.assumed)
+
+    def pod(self, uid: str) -> Pod | None:
+        """The newest pod known by UID."""
+        return self._pods.by_uid(uid)
+
+    def pod_by_name(self, namespace: str, name: str) -> Pod | None:
+        """The newest pod known by name."""
+        return self._pods.get(f"{namespace}/{name}")
+
+    def pods(self) -> Iterator[Pod]:
+        """All pods."""
+        return iter(self._pods)
+
+    def pending_pods(self) -> tuple[Pod, ...]:
+        """Pods that have no node, have not ended, and that no bind is under way for."""
+        return tuple(
+            pod for pod in self._pod_index.pending() if pod.metadata.uid not in self._assumed_pods
+        )
+
+    def pods_by_claim(self, namespace: str, name: str) -> tuple[Pod, ...]:
+        """Pods that name a claim."""
+        found = (self._pods.by_uid(uid) for uid in self._pod_index.by_claim(namespace, name))
+        return tuple(pod for pod in found if pod is not None)
+
+    def assumed_node(self, pod_uid: str) -> str | None:
+        """The node a pod is being bound to, as far as it is decided and not yet seen."""
+        assumed = self._assumed_pods.get(pod_uid)
+        return None if assumed is None else assumed[1]
+
+    def node(self, name: str) -> NodeObject | None:
+        """A node by name."""
+        return self._nodes.get(name)
+
+    def device_class(self, name: str) -> DeviceClass | None:
+        """A class by name."""
+        return self._classes.get(name)
+
+    # -- devices given twice ----------------------------------------------------------------------------------------
+
+    def conflicts(self, claim_uid: str) -> Sequence[Conflict]:
+        """Other claims that are written to hold what this one holds, and which was first (bind's W3)."""
+        return self._allocated.conflicts(claim_uid)
+
+    def double_allocations(self) -> Sequence[Conflict]:
+        """Every device that two claims hold; each pair from both sides."""
+        return self._allocated.all_conflicts()
+
+    def uses(self, device: DeviceID) -> Sequence[Use]:
+        """Who uses a device."""
+        return self._allocated.uses(device)
+
+    # -- who wants to know ------------------------------------------------------------------------------------------
+
+    def subscribe(self, listener: ChangeListener) -> None:
+        """Call back after every change of an object, when stores and indexes agree again."""
+        self._listeners.append(listener)
+
+    def subscribe_conflicts(self, listener: ConflictListener) -> None:
+        """Call back when a device turns out to be in a second claim: another writer is at work (reliability F32)."""
+        self._conflict_listeners.append(listener)
+
+    def subscribe_progress(self, listener: ProgressListener) -> None:
+        """Call back with the version whenever the watch of a kind has come further."""
+        self._progress_listeners.append(listener)
+
+    # -- checks -----------------------------------------------------------------------------------------------------
+
+    def digest(self) -> dict[Kind, str]:
+        """For each kind a hash over UID and version of all watched objects: equal to that of a fresh list."""
+        return {
+            kind: digest_of(store.watched if isinstance(store, AssumeCache) else store)
+            for kind, store in self._stores.items()
+        }
+
+    def count(self, kind: Kind) -> int:
+        """How many objects of a kind the watch has shown."""
+        store = self._stores[kind]
+        return sum(1 for _ in store.watched) if isinstance(store, AssumeCache) else len(store)
+
+    def recount_steps(self) -> Iterator[list[str]]:
+        """Compare the indexes with a count from nothing, in steps between which the caller may do other things.
+
+        Yields:
+            differences found in each step; all empty if the indexes are right. If not: `rebuild`.
+        """
+        snapshot = self.snapshot()
+        written = {
+            claim.metadata.uid: claim.status.allocation
+            for claim in self.claims()
+            if claim.status.allocation is not None
+        }
+        held = {uid: self._in_flight.allocations(uid) for uid in self._in_flight.claims}
+        return chain(
+            recount_devices(
+                snapshot.devices.allocated,
+                written,
+                held,
+                consumable_capacity=self._consumable_capacity,
+            ),
+            recount_nodes(snapshot.nodes, tuple(self._nodes), self._placed_pods()),
+        )
+
+    def recount(self) -> list[str]:
+        """Compare the indexes with a count from nothing, at once; empty if they are right."""
+        return [difference for step in self.recount_steps() for difference in step]
+
+    def rebuild(self) -> None:
+        """Make the indexes anew from the stores (after `recount` found them wrong)."""
+        allocated = AllocatedIndex(consumable_capacity=self._consumable_capacity)
+        allocated.revision = self._allocated.revision + 1
+        for claim in self.claims():
+            allocated.set_written(claim.metadata.uid, claim.status.allocation, None)
+        for uid in self._in_flight.claims:
+            allocated.set_held(uid, self._in_flight.allocations(uid))
+        nodes = NodeIndex()
+        nodes.revision = self._node_index.revision + 1
+        for node in self._nodes:
+            nodes.set_node(node)
+        for pod, node_name in self._placed_pods().values():
+            nodes.put_pod(pod, node_name)
+        self._allocated, self._node_index = allocated, nodes
+
+    # -- inside -----------------------------------------------------------------------------------------------------
+
+    def _changed(self, kind: Kind, changes: Sequence[Changed[Any]], seen_at: int | None) -> None:
+        """Bring the indexes in line, then tell."""
+        if not changes:
+            return
+        conflicts: list[Conflict] = []
+        for old, new in changes:
+            match kind:
+                case Kind.NODE:
+                    self._node_changed(old, new)
+                case Kind.POD:
+                    self._pod_changed(old, new)
+                case Kind.RESOURCE_CLAIM:
+                    conflicts.extend(self._claim_changed(old, new, seen_at))
+                case Kind.RESOURCE_SLICE:
+                    self._slices_changed[meta_of(cast("Watched", new or old)).name] = new
+                case Kind.DEVICE_CLASS:
+                    self._classes_changed = True
+                case Kind.DEVICE_TAINT_RULE:
+                    self._rules_changed = True
+        for old, new in changes:
+            for listener in self._listeners:
+                listener(Change(kind, old, new))
+        self._tell_conflicts(conflicts)
+
+    def _node_changed(self, old: NodeObject | None, new: NodeObject | None) -> None:
+        if new is not None:
+            self._node_index.set_node(new)
+        elif old is not None:
+            self._node_index.remove_node(old.metadata.name)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        self._pod_index.changed(old, new)
+        if new is None:
+            if old is not None:
+                self._forget(old.metadata.uid)
+            return
+        uid = new.metadata.uid
+        if new.spec.node_name or new.is_terminal:
+            self._assumed_pods.pop(uid, None)
+        assumed = self._assumed_pods.get(uid)
+        if assumed is not None:
+            self._assumed_pods[uid] = (new, assumed[1])
+        node_name = new.spec.node_name or (assumed[1] if assumed is not None else "")
+        if node_name and not new.is_terminal:
+            self._node_index.put_pod(new, node_name)
+        else:
+            self._node_index.remove_pod(uid)
+
+    def _forget(self, uid: str) -> None:
+        self._assumed_pods.pop(uid, None)
+        self._node_index.remove_pod(uid)
+
+    def _claim_changed(
+        self, old: ClaimRecord | None, new: ClaimRecord | None, seen_at: int | None
+    ) -> list[Conflict]:
+        if new is None:
+            return (
+                []
+                if old is None
+                else self._allocated.set_written(old.claim.metadata.uid, None, None)
+            )
+        return self._allocated.set_written(
+            new.claim.metadata.uid, new.claim.status.allocation, seen_at
+        )
+
+    def _held(self, claim_uids: Iterable[str]) -> None:
+        conflicts: list[Conflict] = []
+        for uid in claim_uids:
+            conflicts.extend(self._allocated.set_held(uid, self._in_flight.allocations(uid)))
+        self._tell_conflicts(conflicts)
+
+    def _tell_conflicts(self, conflicts: Sequence[Conflict]) -> None:
+        for conflict in conflicts:
+            for listener in self._conflict_listeners:
+                listener(conflict)
+
+    def _progressed(self, kind: Kind) -> None:
+        reached = self._stores[kind].resource_version
+        for listener in self._progress_listeners:
+            listener(kind, reached)
+
+    def _refresh_devices(self) -> None:
+        """Bring slices and classes of the next snapshot up to date: all changes since the last one together."""
+        if not (self._slices_changed or self._rules_changed or self._classes_changed):
+            return
+        self._snapshot = None
+        if self._classes_changed:
+            self._classes_changed = False
+            self._class_map = MappingProxyType({item.metadata.name: item for item in self._classes})
+        rules = self._sorted_rules()
+        if len(self._slices_changed) > _MANY_SLICES:
+            ordered = sorted(self._slices, key=lambda item: item.metadata.name)
+            self._slice_index = SliceIndex.build(ordered, rules)
+        else:
+            if self._slices_changed:
+                upserts = [new for new in self._slices_changed.values() if new is not None]
+                removed = [name for name, new in self._slices_changed.items() if new is None]
+                self._slice_index = self._slice_index.changed(upserts, removed)
+            if self._rules_changed:
+                self._slice_index = self._slice_index.with_rules(rules)
+        self._slices_changed = {}
+        self._rules_changed = False
+
+    def _sorted_rules(self) -> Sequence[DeviceTaintRule]:
+        return sorted(self._rules, key=lambda rule: rule.metadata.name)
+
+    def _placed_pods(self) -> dict[str, tuple[Pod, str]]:
+        placed = {
+            pod.metadata.uid: (pod, pod.spec.node_name)
+            for pod in self._pods
+            if pod.spec.node_name and not pod.is_terminal
+        }
+        placed.update(self._assumed_pods)
+        return placed
+
+
+def digest_of(objects: Iterable[Watched]) -> str:
+    """Hash UID and version of objects, in whatever order they come."""
+    lines = sorted(f"{meta.uid} {meta.resource_version}" for meta in map(meta_of, objects))
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]

@@ -1,0 +1,98 @@
+"""The check that the indexes are what a count from nothing gives (reliability R11), in steps short enough for a loop.
+
+What is compared is captured at the start and immutable, so the cache may move on between steps.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
+
+from allocator.model.claims import AllocationResult
+from allocator.snapshot import AllocatedState
+from scheduler.cache.allocated import AllocatedIndex
+from scheduler.cache.nodes import NodeIndex
+from scheduler.model import NodeInfo, NodeObject, Pod
+
+T = TypeVar("T")
+_STEP: Final = 500  # objects; about 3 ms
+
+
+def recount_devices(
+    state: AllocatedState,
+    written: Mapping[str, AllocationResult],
+    held: Mapping[str, Sequence[AllocationResult]],
+    *,
+    consumable_capacity: bool,
+) -> Iterator[list[str]]:
+    """Compare what is in use with the claims.
+
+    Args:
+        state: what the index says.
+        written: claim UID -> `status.allocation` of every allocated claim.
+        held: claim UID -> allocations in flight.
+        consumable_capacity: as for the index.
+
+    Yields:
+        differences found in each step, as texts; empty if the index is right.
+    """
+    fresh = AllocatedIndex(consumable_capacity=consumable_capacity)
+    for number, (uid, allocation) in enumerate(written.items()):
+        fresh.set_written(uid, allocation, None)
+        if number % _STEP == _STEP - 1:
+            fresh.state()
+            yield []
+    for uid, allocations in held.items():
+        fresh.set_held(uid, allocations)
+    expected = fresh.state()
+    for pools in _chunks(state.pools.keys() | expected.pools.keys()):
+        yield [
+            f"pool {pool_id}: the index and the claims disagree on what is in use"
+            for pool_id in pools
+            if state.usage(pool_id) != expected.usage(pool_id)
+        ]
+
+
+def recount_nodes(
+    infos: Mapping[str, NodeInfo],
+    nodes: Sequence[NodeObject],
+    pods: Mapping[str, tuple[Pod, str]],
+) -> Iterator[list[str]]:
+    """Compare what runs on nodes with the pods.
+
+    Args:
+        infos: what the index says.
+        nodes: all there are.
+        pods: UID -> pod and the node it counts on.
+
+    Yields:
+        differences found in each step, as texts; empty if the index is right.
+    """
+    fresh = NodeIndex()
+    for number, node in enumerate(nodes):
+        fresh.set_node(node)
+        if number % _STEP == _STEP - 1:
+            fresh.infos()
+            yield []
+    for number, (pod, node_name) in enumerate(pods.values()):
+        fresh.put_pod(pod, node_name)
+        if number % _STEP == _STEP - 1:
+            fresh.infos()
+            yield []
+    expected = fresh.infos()
+    for names in _chunks(infos.keys() | expected.keys()):
+        yield [
+            f"node {name}: the index and the pods disagree on what is in use"
+            for name in names
+            if _facts(infos.get(name)) != _facts(expected.get(name))
+        ]
+
+
+def _chunks(items: Iterable[T]) -> Iterator[list[T]]:
+    every = list(items)
+    for start in range(0, len(every), _STEP):
+        yield every[start : start + _STEP]
+
+
+def _facts(info: NodeInfo | None) -> object:
+    if info is None:
+        return None
+    return (info.node, info.pods, info.requested, info.ports)

@@ -1,0 +1,169 @@
+"""Objects of one kind as the watch has shown them. One writer; newer wins, whatever order events come in.
+
+The API server orders all writes of one resource by resourceVersion, and a watch delivers them in that order. So an
+event at or below the version already reached is a repetition, also when its object is not here any more.
+Source: reliability R7, F10, F11.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from allocator.model.meta import ObjectMeta
+from scheduler.model import ClaimRecord, Kind, Watched
+
+T = TypeVar("T")
+Changed = tuple[T | None, T | None]
+
+
+class EventType(StrEnum):
+    """What a watch event says."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """One event of a watch.
+
+    Attributes:
+        kind: of the object.
+        type: what happened.
+        object: the object after it happened (before, for DELETED); None for BOOKMARK.
+        resource_version: how far the watch has come with this event.
+    """
+
+    kind: Kind
+    type: EventType
+    object: Watched | None
+    resource_version: int
+
+
+def meta_of(item: Watched) -> ObjectMeta:
+    """The metadata of any watched object."""
+    return item.claim.metadata if isinstance(item, ClaimRecord) else item.metadata
+
+
+def key_of(meta: ObjectMeta) -> str:
+    """`namespace/name`, or `name` for what has no namespace."""
+    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
+def version_of(meta: ObjectMeta) -> int:
+    """The resourceVersion as a number; 0 for an object that has none.
+
+    Raises:
+        ValueError: the version is not a decimal number.
+    """
+    return int(meta.resource_version or 0)
+
+
+def is_newer(version: int, than: int) -> bool:
+    """Whether a version supersedes another. An object without version always does: there is nothing to compare."""
+    return version > than or version == 0
+
+
+class Store(Generic[T]):
+    """Objects of one kind by key and by UID.
+
+    Attributes:
+        resource_version: everything up to this version has been seen.
+    """
+
+    def __init__(self, meta: Callable[[T], ObjectMeta]) -> None:
+        self._meta = meta
+        self._by_key: dict[str, T] = {}
+        self._key_by_uid: dict[str, str] = {}
+        self.resource_version = 0
+
+    def get(self, key: str) -> T | None:
+        """The object with this key."""
+        return self._by_key.get(key)
+
+    def by_uid(self, uid: str) -> T | None:
+        """The object with this UID."""
+        key = self._key_by_uid.get(uid)
+        return None if key is None else self._by_key[key]
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._by_key.values())
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def upsert(self, item: T) -> list[Changed[T]]:
+        """Take an added or modified object; an old one is ignored. A new UID under a known key deletes and adds."""
+        meta = self._meta(item)
+        key, version = key_of(meta), version_of(meta)
+        old = self._by_key.get(key)
+        seen = self.resource_version if old is None else version_of(self._meta(old))
+        if not is_newer(version, seen):
+            return []
+        self.progress(version)
+        return self._put(key, old, item)
+
+    def delete(self, item: T) -> list[Changed[T]]:
+        """Take a deletion; ignored if it is of another UID, or older than what is here."""
+        meta = self._meta(item)
+        key, version = key_of(meta), version_of(meta)
+        old = self._by_key.get(key)
+        self.progress(version)
+        if old is None:
+            return []
+        stored = self._meta(old)
+        if stored.uid != meta.uid or 0 < version < version_of(stored):
+            return []
+        del self._by_key[key]
+        del self._key_by_uid[stored.uid]
+        return [(old, None)]
+
+    def replace(self, items: Iterable[T], resource_version: int) -> list[Changed[T]]:
+        """Swap the whole content for a list; returns the difference. Unchanged objects stay the same objects.
+
+        Raises:
+            ValueError: the list is older than what has been seen.
+        """
+        if resource_version < self.resource_version:
+            raise ValueError(
+                f"a list at {resource_version} is older than {self.resource_version}, already seen"
+            )
+        before = self._by_key
+        self._by_key, self._key_by_uid = {}, {}
+        changes: list[Changed[T]] = []
+        for item in items:
+            meta = self._meta(item)
+            key = key_of(meta)
+            old = before.pop(key, None)
+            if old is not None and self._is_same(old, meta):
+                self._by_key[key] = old
+                self._key_by_uid[meta.uid] = key
+            elif old is not None and self._meta(old).uid != meta.uid:
+                changes.append((old, None))
+                changes.extend(self._put(key, None, item))
+            else:
+                changes.extend(self._put(key, old, item))
+        changes.extend((old, None) for old in before.values())
+        self.progress(resource_version)
+        return changes
+
+    def progress(self, resource_version: int) -> None:
+        """Note that everything up to this version has been seen."""
+        self.resource_version = max(self.resource_version, resource_version)
+
+    def _is_same(self, old: T, new: ObjectMeta) -> bool:
+        known = self._meta(old)
+        return known.uid == new.uid and known.resource_version == new.resource_version != ""
+
+    def _put(self, key: str, old: T | None, item: T) -> list[Changed[T]]:
+        uid = self._meta(item).uid
+        self._by_key[key] = item
+        if old is not None and (old_uid := self._meta(old).uid) != uid:
+            self._key_by_uid.pop(old_uid, None)
+            self._key_by_uid[uid] = key
+            return [(old, None), (None, item)]
+        self._key_by_uid[uid] = key
+        return [(old, item)]
