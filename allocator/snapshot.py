@@ -121,7 +121,7 @@ class SliceIndex:
 
     def changed(self, upserts: Iterable[ResourceSlice] = (), removed: Iterable[str] = ()) -> Self:
         """A new index with slices added or replaced (by name) and removed; untouched ones stay prepared."""
-        by_name, by_node, by_pool = dict(self._by_name), dict(self._by_node), dict(self._by_pool)
+        by_name, by_node, by_pool = self._by_name.copy(), self._by_node.copy(), self._by_pool.copy()
         shared = self._shared
         new = [PreparedSlice(source, self._rules) for source in upserts]
         gone = [
