@@ -7,6 +7,7 @@ Source: `architecture.md` decision 6; reliability 2.1, 2.2.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -224,10 +225,9 @@ class Binder:
             )
         except BindError as problem:
             if not problem.keep:
-                try:
+                # On a lost lease the next leader finds the reservation of a pending pod and finishes or undoes it.
+                with contextlib.suppress(LeaseLostError):
                     await self._undo(chain, touched)
-                except LeaseLostError:
-                    pass  # the next leader finds the reservation of a pending pod and finishes or undoes it
             return BindOutcome(problem.reason)
         return BOUND
 

@@ -26,6 +26,7 @@ from scheduler.client import (
     NotFoundError,
     Rejected,
     UnavailableError,
+    Unknown,
 )
 from scheduler.clock import Clock, rfc3339
 from scheduler.model import EPOCH_ANNOTATION, FINALIZER, MAX_CONSUMERS, ClaimRecord, Kind, Pod
@@ -203,9 +204,8 @@ class ClaimWriter:
             if not self.may_write():
                 raise LeaseLostError
             answer = await self.client.write("PUT", path, body, query=query)
-            if isinstance(answer, Committed) or not is_retryable(answer):
-                if isinstance(answer, Committed | Rejected):
-                    return answer
+            if not isinstance(answer, Unknown) and not is_retryable(answer):
+                return answer
             await backoff.pause(answer)
 
     async def _protect(self, document: Document, name: str) -> Document | None:
@@ -280,7 +280,7 @@ class ClaimWriter:
     def _assume(self, document: Document) -> ResourceClaim:
         record = decode(Kind.RESOURCE_CLAIM, orjson.dumps(document))
         if not isinstance(record, ClaimRecord):
-            raise AssertionError(type(record))
+            raise TypeError(type(record))
         self.cache.assume_claim(record)
         return record.claim
 

@@ -122,7 +122,7 @@ class PodWriter:
                 continue
             current = decode(Kind.POD, raw)
             if not isinstance(current, Pod):
-                raise AssertionError(type(current))
+                raise TypeError(type(current))
             if current.metadata.uid != pod.metadata.uid:
                 raise BindError(ReasonKind.WRITE_CONFLICT, "the pod was replaced by another one")
             return current

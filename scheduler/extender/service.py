@@ -1,0 +1,307 @@
+"""The extender's verbs, from decoded arguments to answers. Knows no HTTP.
+
+Filter and prioritize reserve nothing. Bind decides again on the current state, synchronously with marking what it
+decided, and lets the binder write. Source: scheduler-and-claims 6; reliability 2.1.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from allocator.model.meta import ObjectMeta
+from allocator.outcome import Reason, ReasonKind
+from scheduler import cycle
+from scheduler.api.extender_v1 import BindArgs, FilterArgs, PreemptArgs
+from scheduler.binder import BOUND, Binder, BindError, BindOutcome, Chain
+from scheduler.cache.cluster import ClusterCache
+from scheduler.clock import Clock
+from scheduler.extender.wakeup import WakeUp
+from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict
+from scheduler.framework.environment import Environment
+from scheduler.framework.status import Code, Status, error
+from scheduler.model import ClusterReader, NodeInfo, Pod
+from scheduler.plugins.dynamic_resources import claim_to_give_back
+
+SLICE_NODES: Final = 64  # looked at between two turns of the event loop
+REMEMBERED_SECONDS: Final = 30.0
+REMEMBERED_PODS: Final = 2_000
+DELAY_SECONDS: Final = 5.0
+MAX_SCORE: Final = 10
+
+FilterNode = Callable[[CycleState, NodeInfo], NodeVerdict]
+PreFilter = Callable[[Pod, ClusterReader, Environment], CycleState | Status]
+
+
+@dataclass(frozen=True, slots=True)
+class FilterAnswer:
+    """What filter says.
+
+    Attributes:
+        node_names: nodes that fit, in the caller's order.
+        unresolvable: node -> text, when no node fits; evicting pods would not help.
+        error: the attempt failed; repeated with backoff.
+    """
+
+    node_names: Sequence[str] = ()
+    unresolvable: Mapping[str, str] | None = None
+    error: str = ""
+
+
+@dataclass(slots=True)
+class _Remembered:
+    state: CycleState
+    verdicts: Mapping[str, NodeVerdict]
+    expires: float
+
+
+class ExtenderService:
+    """Answers kube-scheduler."""
+
+    def __init__(
+        self,
+        *,
+        cache: ClusterCache,
+        binder: Binder,
+        environment: Environment,
+        clock: Clock,
+        wakeup: WakeUp | None,
+        pre_filter: PreFilter = cycle.pre_filter,
+        filter_node: FilterNode = cycle.filter_node,
+        max_open_binds: int = 64,
+    ) -> None:
+        """Store the collaborators.
+
+        Args:
+            cache: the cluster as known.
+            binder: writes.
+            environment: of decisions, in extender mode.
+            clock: for expiry and delays.
+            wakeup: profile fast: wakes the pods that filter rejected; None: kube-scheduler does.
+            pre_filter: the cycle's step, or the engine's with the same answers.
+            filter_node: likewise.
+            max_open_binds: beyond it filter is delayed, since kube-scheduler's cycle is serial.
+        """
+        self._cache = cache
+        self._binder = binder
+        self._environment = environment
+        self._clock = clock
+        self._wakeup = wakeup
+        self._pre_filter = pre_filter
+        self._filter_node = filter_node
+        self._max_open_binds = max_open_binds
+        self._remembered: OrderedDict[str, _Remembered] = OrderedDict()
+        self._give_backs: set[asyncio.Task[bool]] = set()
+
+    # --- filter -------------------------------------------------------------------------------------------------------
+
+    async def filter(self, args: FilterArgs) -> FilterAnswer:
+        """Say which of the nodes can serve the pod."""
+        await self._delay()
+        state = self._pre_filter(args.pod, self._cache, self._environment)
+        if isinstance(state, Status):
+            return self._refused(args.pod, state, args.node_names)
+        if not state.claims and not state.backed_resources:
+            return FilterAnswer(args.node_names)
+        verdicts = await self._verdicts(state, args.node_names)
+        result = cycle.conclude(verdicts, total=len(args.node_names))
+        if result.failure is not None:
+            return self._none_fits(state, result)
+        self._remember(state, verdicts)
+        if self._wakeup is not None:
+            self._wakeup.accepted(state.pod.metadata.uid)
+        return FilterAnswer(result.feasible)
+
+    async def _verdicts(self, state: CycleState, names: Iterable[str]) -> dict[str, NodeVerdict]:
+        """Look at nodes in slices; the state's snapshot is immutable, so all slices see the same cluster."""
+        verdicts: dict[str, NodeVerdict] = {}
+        nodes = state.snapshot.nodes
+        for index, name in enumerate(names):
+            if index and index % SLICE_NODES == 0:
+                await asyncio.sleep(0)
+            node = nodes.get(name)
+            verdict = cycle.UNKNOWN_NODE if node is None else self._filter_node(state, node)
+            verdicts[name] = verdict
+            if verdict.ends_attempt:
+                break
+        return verdicts
+
+    def _refused(self, pod: Pod, status: Status, names: Sequence[str]) -> FilterAnswer:
+        if status.code is Code.ERROR:
+            return FilterAnswer(error=status.message)
+        self._note_rejection(pod)
+        return FilterAnswer(unresolvable=dict.fromkeys(names, status.message))
+
+    def _none_fits(self, state: CycleState, result: FilterResult) -> FilterAnswer:
+        failure = result.failure
+        if failure is not None and failure.code is Code.ERROR:
+            return FilterAnswer(error=failure.message)
+        self._note_rejection(state.pod)
+        claim = claim_to_give_back(state, result.verdicts)
+        if claim is not None:
+            # As in-tree's PostFilter: the claim's own event brings the pod back. Filter itself writes nothing.
+            task = asyncio.create_task(self._binder.give_back(claim, state.pod))
+            self._give_backs.add(task)
+            task.add_done_callback(self._give_backs.discard)
+        return FilterAnswer(
+            unresolvable={name: verdict.status.message for name, verdict in result.verdicts.items()}
+        )
+
+    def _note_rejection(self, pod: Pod) -> None:
+        if self._wakeup is not None:
+            self._wakeup.rejected(pod.metadata.uid)
+
+    async def _delay(self) -> None:
+        """Let binds under way get through first; kube-scheduler would only pile up more of them."""
+        deadline = self._clock.monotonic() + DELAY_SECONDS
+        while (
+            self._binder.open_chains > self._max_open_binds and self._clock.monotonic() < deadline
+        ):
+            await self._clock.sleep(0.01)
+
+    # --- prioritize, preempt ------------------------------------------------------------------------------------------
+
+    async def prioritize(self, args: FilterArgs) -> dict[str, int]:
+        """Score nodes that passed filter, 0-10. No claims: all the same."""
+        found = self._recall(args.pod.metadata.uid)
+        if found is not None and all(name in found.verdicts for name in args.node_names):
+            state, verdicts = found.state, found.verdicts
+        else:
+            answer = self._pre_filter(args.pod, self._cache, self._environment)
+            if isinstance(answer, Status) or not answer.claims:
+                return dict.fromkeys(args.node_names, 0)
+            state, verdicts = answer, await self._verdicts(answer, args.node_names)
+        wanted = {name: verdicts[name] for name in args.node_names if name in verdicts}
+        scores = cycle.score_nodes(state, wanted)
+        return {
+            name: min(MAX_SCORE, max(0, round(scores.get(name, 0) / MAX_SCORE)))
+            for name in args.node_names
+        }
+
+    async def preempt(self, args: PreemptArgs) -> dict[str, dict[str, Any]]:
+        """Keep the nodes whose devices fit as things are: evicting the victims frees none of theirs.
+
+        Raises:
+            ServiceError: it cannot be said now.
+        """
+        state = self._pre_filter(args.pod, self._cache, self._environment)
+        if isinstance(state, Status):
+            if state.code is Code.ERROR:
+                raise ServiceError(state)
+            return {}
+        if not state.claims and not state.backed_resources:
+            return dict(args.victims)
+        verdicts = await self._verdicts(state, args.victims)
+        return {
+            name: victims
+            for name, victims in args.victims.items()
+            if name in verdicts and verdicts[name].fits
+        }
+
+    # --- bind ---------------------------------------------------------------------------------------------------------
+
+    async def bind(self, args: BindArgs) -> BindOutcome:
+        """Give the pod its devices on this node and bind it; a repeated call joins the one under way."""
+        joined = await self._join(args)
+        if joined is not None:
+            return joined
+        pod = await self._newest_pod(args)
+        if isinstance(pod, BindOutcome):
+            return pod
+        joined = await self._join(args)  # another call may have come first while this one read
+        if joined is not None:
+            return joined
+        started = self._start(pod, args.node)
+        return started if isinstance(started, BindOutcome) else await self._binder.wait(started)
+
+    async def _join(self, args: BindArgs) -> BindOutcome | None:
+        """Wait for the bind under way, if it is for this node; None: there is none."""
+        chain = self._binder.chain(args.pod_uid)
+        if chain is None:
+            return None
+        if chain.node_name != args.node:
+            return _failed(
+                ReasonKind.WRITE_CONFLICT, "the pod is being bound to another node already"
+            )
+        return await self._binder.wait(chain)
+
+    def _start(self, pod: Pod, node_name: str) -> Chain | BindOutcome:
+        """Decide on the current state and hold the devices, with no await between; the filter's answer is not trusted."""
+        self._remembered.pop(pod.metadata.uid, None)
+        state = cycle.pre_filter(pod, self._cache, self._environment)
+        if isinstance(state, Status):
+            return _outcome(state)
+        node = state.snapshot.nodes.get(node_name)
+        if node is None:
+            return _failed(ReasonKind.NOT_READY, "the node is not known (yet)")
+        verdict = cycle.filter_node(state, node)
+        if not verdict.fits:
+            return _outcome(verdict.status)
+
+        def recheck() -> Status | None:
+            """The node must still be there."""
+            if node_name in self._cache.snapshot().nodes:
+                return None
+            return error(Reason(kind=ReasonKind.NO_NODES, message="the node is gone"))
+
+        return self._binder.start(state.pod, node_name, state.claims, verdict.allocations, recheck)
+
+    async def _newest_pod(self, args: BindArgs) -> Pod | BindOutcome:
+        """The pod as the cache has it, or as the API server has it if the watch is behind; or what ends the call."""
+        pod = self._cache.pod(args.pod_uid)
+        if pod is None:
+            meta = ObjectMeta(name=args.pod_name, namespace=args.pod_namespace, uid=args.pod_uid)
+            try:
+                pod = await self._binder.pods.read(Pod(metadata=meta))
+            except BindError as problem:
+                return BindOutcome(problem.reason)
+        bound_to = pod.spec.node_name or self._cache.assumed_node(args.pod_uid)
+        if bound_to == args.node and bound_to:
+            return BOUND
+        if bound_to:
+            return _failed(ReasonKind.WRITE_CONFLICT, "the pod is bound to another node already")
+        if pod.metadata.deletion_timestamp is not None:
+            return _failed(ReasonKind.WRITE_CONFLICT, "the pod is being deleted")
+        return pod
+
+    # --- memory between the calls -------------------------------------------------------------------------------------
+
+    def _remember(self, state: CycleState, verdicts: Mapping[str, NodeVerdict]) -> None:
+        uid = state.pod.metadata.uid
+        self._remembered.pop(uid, None)
+        self._remembered[uid] = _Remembered(
+            state, verdicts, self._clock.monotonic() + REMEMBERED_SECONDS
+        )
+        while len(self._remembered) > REMEMBERED_PODS:
+            self._remembered.popitem(last=False)
+
+    def _recall(self, uid: str) -> _Remembered | None:
+        found = self._remembered.get(uid)
+        if found is None or found.expires < self._clock.monotonic():
+            return None
+        return found
+
+
+class ServiceError(Exception):
+    """A call has no answer now.
+
+    Attributes:
+        status: why.
+    """
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.message)
+        self.status = status
+
+
+def _failed(kind: ReasonKind, message: str) -> BindOutcome:
+    return BindOutcome(Reason(kind=kind, message=message))
+
+
+def _outcome(status: Status) -> BindOutcome:
+    return (
+        BindOutcome(status.reason)
+        if status.reason
+        else _failed(ReasonKind.NOT_READY, "no reason given")
+    )

@@ -1,0 +1,170 @@
+"""HTTP servers in our own event loop, with the limits that uvicorn lacks.
+
+h11, because it bounds the request head; a connection that does not bring a whole head in time is closed; one worker;
+no signal handlers (shutting down is the process's business); certificates reloaded when their files change.
+Source: reliability 5.3, 5.4, D14-D17, H11.
+"""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from scheduler.clock import Clock
+from scheduler.config import TLSSettings
+
+HEAD_LIMIT_BYTES: Final = 16 * 1024
+HEAD_SECONDS: Final = 5.0
+KEEP_ALIVE_SECONDS: Final = (
+    120  # longer than Go's 90 s: the caller closes first, so no request meets a closed socket
+)
+GRACE_SECONDS: Final = 5
+MAX_CONNECTIONS: Final = 2048
+RELOAD_SECONDS: Final = 10.0
+
+
+class BoundedH11Protocol(H11Protocol):
+    """Closes a connection that is silent or slow before its first whole request head."""
+
+    _head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Start the time for the first head."""
+        super().connection_made(transport)
+        if len(self.connections) > MAX_CONNECTIONS:
+            transport.close()
+            return
+        self._head_timer = self.loop.call_later(HEAD_SECONDS, self._head_is_late)
+
+    def _head_is_late(self) -> None:
+        if self._first_cycle() is None and not self.transport.is_closing():
+            self.transport.close()
+
+    def _first_cycle(self) -> Any:
+        """The request under way or done, if there was any: uvicorn types it as always there."""
+        return self.cycle
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timer."""
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+        super().connection_lost(exc)
+
+
+class Server(uvicorn.Server):
+    """A server that leaves signals alone."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Do nothing: SIGTERM is handled by the process, which drains first."""
+        yield
+
+    async def wait_started(self) -> None:
+        """Wait until the listener is open.
+
+        Raises:
+            OSError: it could not be opened.
+        """
+        while not self.started:
+            if self.should_exit:
+                raise OSError(f"cannot listen on {self.config.host}:{self.config.port}")
+            await asyncio.sleep(0.005)
+
+
+def make_server(app: Any, address: str, tls: TLSSettings | None = None) -> Server:
+    """Make a server for `HOST:PORT`.
+
+    Raises:
+        ValueError: the address, or a certificate file, cannot be used; or plain HTTP beyond loopback.
+    """
+    host, port = split_address(address)
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        loop="none",
+        http=BoundedH11Protocol,
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        workers=1,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        h11_max_incomplete_event_size=HEAD_LIMIT_BYTES,
+        backlog=2048,
+    )
+    if tls is not None and tls.cert_file:
+        config.load()
+        config.ssl = server_context(tls)
+    return Server(config)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Split `HOST:PORT` (`[::1]:80` for IPv6).
+
+    Raises:
+        ValueError: it has another form.
+    """
+    host, separator, port = address.rpartition(":")
+    if not separator or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"{address!r} is not HOST:PORT")
+    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104  # ":8888" means all interfaces, as in Go
+
+
+def is_loopback(address: str) -> bool:
+    """Whether `HOST:PORT` is reachable from this machine only."""
+    host, _ = split_address(address)
+    return host in ("127.0.0.1", "::1", "localhost") or host.startswith("127.")
+
+
+def server_context(tls: TLSSettings) -> ssl.SSLContext:
+    """TLS 1.2 or newer; with a client CA, callers must present a certificate that it signed.
+
+    Raises:
+        ValueError: a file is missing or no certificate or key.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(tls.cert_file, tls.key_file)
+        if tls.client_ca_file:
+            context.load_verify_locations(tls.client_ca_file)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except (OSError, ssl.SSLError) as problem:
+        raise ValueError(f"TLS files {tls.cert_file}, {tls.key_file}: {problem}") from problem
+    return context
+
+
+async def reload_certificates(context: ssl.SSLContext, tls: TLSSettings, clock: Clock) -> None:
+    """Load the certificate again whenever its file has changed; new connections use it. Runs until cancelled."""
+    seen = _modified(tls)
+    while True:
+        await clock.sleep(RELOAD_SECONDS)
+        now = await asyncio.to_thread(_modified, tls)
+        if now != seen:
+            try:
+                context.load_cert_chain(tls.cert_file, tls.key_file)
+            except (OSError, ssl.SSLError):
+                continue  # half written: the old one stays until both files fit
+            seen = now
+
+
+def _modified(tls: TLSSettings) -> tuple[float, ...]:
+    times = []
+    for name in (tls.cert_file, tls.key_file):
+        try:
+            times.append(Path(name).stat().st_mtime)
+        except OSError:
+            times.append(0.0)
+    return tuple(times)
