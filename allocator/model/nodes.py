@@ -3,7 +3,9 @@
 Source: k8s.io/api/core/v1 NodeSelector; k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
 """
 
+import re
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -43,6 +45,19 @@ class NodeSelectorError(ValueError):
     """A node selector cannot be parsed: bad operator or wrong number of values."""
 
 
+_MAX_NAME: Final = 63
+_MAX_PREFIX: Final = 253
+_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+def _is_label_key(key: str) -> bool:
+    prefix, slash, name = key.rpartition("/")
+    if slash and (len(prefix) > _MAX_PREFIX or not _PREFIX.fullmatch(prefix)):
+        return False
+    return len(name) <= _MAX_NAME and _NAME.fullmatch(name) is not None
+
+
 def _as_int(text: str) -> int | None:
     """Read a Go base-10 int64."""
     body = text[1:] if text[:1] in "+-" else text
@@ -55,6 +70,11 @@ def _as_int(text: str) -> int | None:
 def _check(requirement: NodeSelectorRequirement) -> None:
     values = requirement.values or ()
     operator = requirement.operator
+    if not _is_label_key(requirement.key):
+        raise NodeSelectorError(f"{requirement.key!r} is not a label key")
+    for value in values:
+        if value and (len(value) > _MAX_NAME or not _NAME.fullmatch(value)):
+            raise NodeSelectorError(f"key {requirement.key!r}: {value!r} is not a label value")
     if operator in ("In", "NotIn"):
         if not values:
             raise NodeSelectorError(f"key {requirement.key!r}: operator {operator} needs values")
@@ -95,13 +115,11 @@ def check_term(term: NodeSelectorTerm) -> None:
     """Check that a term can be evaluated.
 
     Raises:
-        NodeSelectorError: bad operator, wrong number of values, or a field other than `metadata.name`.
+        NodeSelectorError: bad operator, key or value, or a wrong number of values.
     """
     for requirement in term.match_expressions or ():
         _check(requirement)
     for requirement in term.match_fields or ():
-        if requirement.key != "metadata.name":
-            raise NodeSelectorError(f"{requirement.key!r} is not a valid field selector key")
         if requirement.operator not in ("In", "NotIn"):
             raise NodeSelectorError(f"{requirement.operator!r} is not a valid field operator")
         if len(requirement.values or ()) != 1:
@@ -116,7 +134,9 @@ def matches_term(term: NodeSelectorTerm, labels: Mapping[str, str], node_name: s
         if not matches_requirement(requirement, labels):
             return False
     for requirement in term.match_fields or ():
-        if not matches_requirement(requirement, {"metadata.name": node_name}):
+        # Differs from what one expects: a field that nodes do not have is no error; its value is empty text.
+        found = node_name if requirement.key == "metadata.name" else ""
+        if (found in (requirement.values or ())) is (requirement.operator == "NotIn"):
             return False
     return True
 
