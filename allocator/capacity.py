@@ -88,7 +88,9 @@ def add_amounts(left: Amounts, right: Amounts) -> dict[str, Quantity]:
     return total
 
 
-def _consumed(requested: Quantity | None, capacity: DeviceCapacity, *, fractional: bool) -> Quantity:
+def _consumed(
+    requested: Quantity | None, capacity: DeviceCapacity, *, fractional: bool
+) -> Quantity:
     policy = capacity.request_policy
     if requested is None:
         if policy is not None and policy.default is not None:
@@ -142,13 +144,13 @@ def _next_step(requested: int, minimum: int, step: int, original: Quantity) -> i
         raise CapacityError("the step of the range is not positive")
     steps = -((minimum - requested) // step)
     if minimum >= 0 and steps > (_MAX_INT64 - minimum) // step:
-        raise CapacityError(f"raising request {original} to the next step does not fit into 64 bits")
+        raise CapacityError(
+            f"raising request {original} to the next step does not fit into 64 bits"
+        )
     return minimum + steps * step
 
 
-def _violates(
-    amount: Quantity, policy: CapacityRequestPolicy | None, *, fractional: bool
-) -> bool:
+def _violates(amount: Quantity, policy: CapacityRequestPolicy | None, *, fractional: bool) -> bool:
     if policy is None:
         return False
     default = policy.default

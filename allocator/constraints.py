@@ -28,10 +28,14 @@ class Constraint(Protocol):
     """
 
     @property
-    def attribute(self) -> str: ...
+    def attribute(self) -> str:
+        """Fully qualified name of what is compared."""
+        ...
 
     @property
-    def requests(self) -> frozenset[str]: ...
+    def requests(self) -> frozenset[str]:
+        """Names it applies to."""
+        ...
 
     def extend(self, state: Any, attribute: DeviceAttribute) -> Any:
         """Add one device: the new state, or `REJECTED`. The state of no device is None."""

@@ -13,8 +13,13 @@ from typing import Any, Final
 
 import msgspec
 
-from allocator.cel import DeviceValues, prepare_device
-from allocator.model.devices import CounterSet, Device, DeviceCounterConsumption, DeviceTaint, PoolID
+from allocator.model.devices import (
+    CounterSet,
+    Device,
+    DeviceCounterConsumption,
+    DeviceTaint,
+    PoolID,
+)
 from allocator.model.nodes import Node, NodeSelector, matches_node_selector
 from allocator.snapshot import PreparedSlice, SliceIndex
 
@@ -89,7 +94,7 @@ class SliceFacts:
     def __init__(self, prepared: PreparedSlice) -> None:
         devices = prepared.slice.spec.devices or ()
         self._prepared = prepared
-        self._values: dict[tuple[int, bool], DeviceValues] = {}
+        self._values: dict[tuple[int, bool], Any] = {}
         self.candidates = tuple(Candidate(prepared, self, index) for index in range(len(devices)))
         self.rows: dict[Any, list[Any]] = {}
         self.uses_groups = any(
@@ -99,11 +104,13 @@ class SliceFacts:
         )
         self.last_pool: tuple[Any, ...] | None = None
 
-    def values(self, index: int, *, hide_sharing: bool) -> DeviceValues:
+    def values(self, index: int, *, hide_sharing: bool) -> Any:
         """Device variables for CEL; the stable allocator hides `device.allowMultipleAllocations`."""
         key = (index, hide_sharing)
         found = self._values.get(key)
         if found is None:
+            from allocator.cel import prepare_device
+
             spec = self._prepared.slice.spec
             device = self.candidates[index].device
             if hide_sharing:
@@ -127,10 +134,10 @@ _MOST_ROWS: Final = 256
 
 def facts_of(prepared: PreparedSlice) -> SliceFacts:
     """What is known of a slice."""
-    facts = prepared.memo.get("facts")
+    facts: SliceFacts | None = prepared.memo.get("facts")
     if facts is None:
         facts = prepared.memo["facts"] = SliceFacts(prepared)
-    return facts  # type: ignore[no-any-return]
+    return facts
 
 
 class PoolState(Enum):
@@ -223,7 +230,9 @@ def _to_look_at(node: Node, slices: SliceIndex, rules: PoolRules) -> Iterable[Pr
         return (*slices.local(node.name), *slices.shared)
     # The stable allocator keeps counter slices of every node, and the order in which all slices were given.
     if not rules.partitionable:
-        return (p for p in slices if not p.slice.spec.node_name or p.slice.spec.node_name == node.name)
+        return (
+            p for p in slices if not p.slice.spec.node_name or p.slice.spec.node_name == node.name
+        )
     return (
         p
         for p in slices
