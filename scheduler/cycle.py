@@ -15,9 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from allocator.scoring import score_devices
-
 from allocator.outcome import Reason, ReasonKind
+from allocator.scoring import STRATEGIES, raw_prioritized_list
 from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict
 from scheduler.framework.environment import Environment, Mode
 from scheduler.framework.resources import (
@@ -257,16 +256,24 @@ def _normalised(raw: Mapping[str, int]) -> dict[str, int]:
 
 def _device_scores(state: CycleState, verdicts: Mapping[str, NodeVerdict]) -> dict[str, int]:
     """Preferred alternatives first, as upstream; among equals, how well the devices are chosen."""
-    raw: dict[str, int] = {}
-    for name, verdict in verdicts.items():
-        if not verdict.fits:
-            continue
-        node = state.snapshot.nodes[name].for_allocator
-        raw[name] = dynamic_resources.score_alternatives(state, verdict) * (MAX_SCORE + 1)
-        if verdict.allocations:
-            allocations = tuple(verdict.allocations.values())
-            raw[name] += score_devices(allocations, node, state.snapshot.devices)
+    raw = {
+        name: device_score(state, state.snapshot.nodes[name], verdict)
+        for name, verdict in verdicts.items()
+        if verdict.fits
+    }
     return _normalised(raw)
+
+
+def device_score(state: CycleState, node: NodeInfo, verdict: NodeVerdict) -> int:
+    """How well the devices of one node serve the pod, before normalising; 0 for a pod that needs no new ones."""
+    if not verdict.allocations:
+        return 0
+    allocations = [verdict.allocations[claim.metadata.uid] for claim in state.unallocated]
+    strategy = STRATEGIES[state.environment.device_strategy]
+    preferred = raw_prioritized_list(state.unallocated, allocations)
+    return preferred * (MAX_SCORE + 1) + strategy(
+        allocations, node.for_allocator, state.snapshot.devices
+    )
 
 
 def select_node(state: CycleState, verdicts: Mapping[str, NodeVerdict]) -> str | None:

@@ -4,9 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from typing import Any, Protocol
+from typing import Protocol
 
+from allocator.cel import Compiler
 from allocator.features import Features
+from allocator.result import NewShareID
 
 
 class Mode(Enum):
@@ -42,6 +44,8 @@ class Environment:
         cel: compiles and remembers CEL selectors.
         budget: candidate devices one search may try; 0: no limit.
         policy: name of the policy that chooses among solutions.
+        device_strategy: name of the scoring strategy that tells nodes apart whose alternatives are equally preferred.
+        explain: whether reasons also tell about every device.
         on_node_error: `reject` the node, or `abort` the attempt as in-tree does.
         mode: who looks at the other predicates.
         new_share_id: makes a fresh share id.
@@ -51,11 +55,13 @@ class Environment:
     """
 
     features: Features
-    cel: Any
+    cel: Compiler
     now: Callable[[], datetime]
-    new_share_id: Callable[..., str]
+    new_share_id: NewShareID
     budget: int = 1_000_000
     policy: str = "FirstFit"
+    device_strategy: str = "MostAllocated"
+    explain: bool = False
     on_node_error: str = "reject"
     mode: Mode = Mode.STANDALONE
     start_deadline: Callable[[], ShouldStop] = no_deadline

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from allocator.allocate import PreparedClaims, allocate_prepared, prepare_claims
-
+from allocator import POLICIES, PreparedClaims, allocate_prepared, prepare_claims
 from allocator.model.claims import (
     AllocatedDeviceStatus,
     AllocationResult,
@@ -29,7 +28,6 @@ from scheduler.model import MAX_CONSUMERS, ClusterReader, NodeInfo, Pod
 
 NAME: Final = "DynamicResources"
 OPTIONAL_NODE_OPERATIONS: Final = "DRAOptionalNodeOperations"
-MAX_ALTERNATIVES: Final = 8
 
 Allocate = Callable[[CycleState, NodeInfo], Outcome]
 Prepare = Callable[[Sequence[ResourceClaim], Snapshot, Environment], PreparedClaims]
@@ -322,10 +320,11 @@ def allocate_on(state: CycleState, node: NodeInfo) -> Outcome:
         state.prepared,
         node.for_allocator,
         state.snapshot.devices,
-        budget=environment.budget,
-        policy=environment.policy,
+        budget=environment.budget or None,
+        policy=POLICIES[environment.policy],
         new_share_id=environment.new_share_id,
         should_stop=environment.start_deadline(),
+        explain=environment.explain,
     )
 
 
@@ -414,24 +413,3 @@ def claim_to_give_back(
         if pod_claim.uid in unavailable and is_idle:
             return pod_claim.claim
     return None
-
-
-def score_alternatives(state: CycleState, verdict: NodeVerdict) -> int:
-    """Sum 8 minus the index of the alternative chosen, over all `firstAvailable` requests of new allocations.
-
-    Claims allocated earlier would count the same on every node and are left out.
-
-    Source: `computeScore` of the plugin.
-    """
-    total = 0
-    for claim in state.unallocated:
-        allocation = verdict.allocations.get(claim.metadata.uid)
-        if allocation is None:
-            continue
-        chosen = {result.request for result in allocation.devices.results or ()}
-        for request in claim.spec.devices.requests or ():
-            for index, alternative in enumerate(request.first_available or ()):
-                if f"{request.name}/{alternative.name}" in chosen:
-                    total += MAX_ALTERNATIVES - index
-                    break
-    return total
