@@ -59,7 +59,6 @@ class ClaimWriter:
         rng: jitter.
         may_write: whether this process is (still) the one that may; asked before every request.
         epoch: of the leadership; 0: none, nothing is stamped.
-        server_timeout_seconds: `?timeout=` of every write.
     """
 
     client: ApiClient
@@ -68,7 +67,6 @@ class ClaimWriter:
     rng: random.Random
     may_write: Callable[[], bool]
     epoch: Callable[[], int]
-    server_timeout_seconds: float = 5.0
 
     async def reserve(
         self, claim: ResourceClaim, pod: Pod, allocation: AllocationResult | None
@@ -198,12 +196,11 @@ class ClaimWriter:
         meta = document["metadata"]
         path = claim_path(meta["namespace"], meta["name"]) + subresource
         body = orjson.dumps(document)
-        query = {"timeout": f"{self.server_timeout_seconds:g}s"}
         backoff = Backoff(self.clock, self.rng)
         while True:
             if not self.may_write():
                 raise LeaseLostError
-            answer = await self.client.write("PUT", path, body, query=query)
+            answer = await self.client.write("PUT", path, body)
             if not isinstance(answer, Unknown) and not is_retryable(answer):
                 return answer
             await backoff.pause(answer)

@@ -39,7 +39,6 @@ class PodWriter:
     clock: Clock
     rng: random.Random
     may_write: Callable[[], bool]
-    server_timeout_seconds: float = 5.0
 
     async def bind(self, pod: Pod, node_name: str, *, is_expired: Callable[[], bool]) -> None:
         """Bind a pod to a node.
@@ -65,7 +64,6 @@ class PodWriter:
                 "target": {"apiVersion": "v1", "kind": "Node", "name": node_name},
             }
         )
-        query = {"timeout": f"{self.server_timeout_seconds:g}s"}
         backoff = Backoff(self.clock, self.rng)
         refusals = 0
         is_open = False  # a request without definite outcome may still commit
@@ -74,7 +72,7 @@ class PodWriter:
                 raise LeaseLostError
             if is_expired() and not is_open:
                 raise BindError(ReasonKind.DEADLINE_EXCEEDED, "the pod could not be bound in time")
-            answer = await self.client.write("POST", path, body, query=query)
+            answer = await self.client.write("POST", path, body)
             if isinstance(answer, Committed):
                 return
             if isinstance(answer, Rejected) and answer.status not in (0, 429):
@@ -160,7 +158,6 @@ class PodWriter:
             f"{pod_path(pod.metadata.namespace, pod.metadata.name)}/status",
             orjson.dumps(body),
             content_type=STRATEGIC_MERGE_PATCH,
-            query={"timeout": f"{self.server_timeout_seconds:g}s"},
         )
         return isinstance(answer, Committed)
 
