@@ -111,10 +111,11 @@ class Quantity:
         return self.nanos >= other.nanos
 
     def __add__(self, other: "Quantity") -> "Quantity":
-        return Quantity(self.nanos + other.nanos, self.format)
+        # Nothing has no format of its own: the sum is written as the other one.
+        return Quantity(self.nanos + other.nanos, self.format if self.nanos else other.format)
 
     def __sub__(self, other: "Quantity") -> "Quantity":
-        return Quantity(self.nanos - other.nanos, self.format)
+        return Quantity(self.nanos - other.nanos, self.format if self.nanos else other.format)
 
     def __repr__(self) -> str:
         return f"Quantity({str(self)!r})"
@@ -126,7 +127,11 @@ class Quantity:
         """Write the canonical text, e.g. `1536Mi` for 1.5Gi and `1500m` for 1.5."""
         if self.nanos == 0:
             return "0"
-        if self.format == BINARY_SI and abs(self.nanos) >= 1024 * NANOS_PER_UNIT:
+        if (
+            self.format == BINARY_SI
+            and self.is_integer
+            and abs(self.nanos) >= 1024 * NANOS_PER_UNIT
+        ):
             return self._binary_text()
         number, exponent = self.nanos, -9
         while number % 1000 == 0 and exponent < 18:
@@ -137,7 +142,7 @@ class Quantity:
         return f"{number}{_DECIMAL_SUFFIX[exponent]}"
 
     def _binary_text(self) -> str:
-        number = _ceil_away(self.nanos, NANOS_PER_UNIT)
+        number = self.nanos // NANOS_PER_UNIT
         power = 0
         while number % 1024 == 0 and power < len(_BINARY_SUFFIX) - 1:
             number //= 1024
