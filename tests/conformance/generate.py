@@ -583,7 +583,9 @@ def _holders(draw: _Draw) -> list[Json]:
             if (device.get("allowMultipleAllocations") and draw.chance(0.85)) or draw.chance(0.03):
                 results.append(_share(draw, driver, pool, device, index * 10 + number))
             else:
-                extra: Json = {"adminAccess": True} if draw.has("admin") and draw.chance(0.3) else {}
+                extra: Json = (
+                    {"adminAccess": True} if draw.has("admin") and draw.chance(0.3) else {}
+                )
                 name = device["name"] if draw.chance(0.95) else "gone"
                 results.append(o.result(name, driver=driver, pool=pool, **extra))
         out.append(o.holding(f"h{index}", *results))

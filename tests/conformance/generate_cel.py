@@ -12,13 +12,36 @@ from tests.conformance.objects import Json
 DOMAIN = "dra.example.com"
 _WRONG_KIND = 0.03
 _MISSING_NAME = 0.06
-_KINDS = ("bool", "int", "double", "string", "version", "quantity", "ints", "strings", "duration", "map")
+_KINDS = (
+    "bool",
+    "int",
+    "double",
+    "string",
+    "version",
+    "quantity",
+    "ints",
+    "strings",
+    "duration",
+    "map",
+)
 # Attribute id -> its kind, as devices (mostly) have it.
 _ATTRIBUTES = {
     "bool": ("ok", "flag"), "int": ("n", "count", "neg"), "string": ("model", "text", "uni", "empty"),
     "version": ("v", "w"), "ints": ("li",), "strings": ("ls",),
 }  # fmt: skip
-_STRINGS = ('"a"', '"b"', '""', '"a,b"', '"Äö"', '"x1y22"', '"1.2.3"', '"A100"', "'abc'", '"10.0.0.1"', '"é😀"')
+_STRINGS = (
+    '"a"',
+    '"b"',
+    '""',
+    '"a,b"',
+    '"Äö"',
+    '"x1y22"',
+    '"1.2.3"',
+    '"A100"',
+    "'abc'",
+    '"10.0.0.1"',
+    '"é😀"',
+)
 _REGEXES = ('"a.*"', '"^[a-z]+$"', '"[0-9]+"', '"A|b"', '"(x)(1)"', '"é"', '".{2}"')
 _VERSIONS = ('"1.0.0"', '"1.2.3"', '"2.0.0-alpha.1"', '"1.0.0+b1"', '"10.0.0"')
 _QUANTITIES = ('"1"', '"4"', '"1Gi"', '"1024Mi"', '"500m"', '"1.5"', '"1e3"', '"-2"', '"80Gi"')
@@ -105,7 +128,11 @@ class Grammar:
         return self._literal(kind)
 
     def _name(self, names: tuple[str, ...]) -> str:
-        return self._pick(("nope", "other")) if self._rng.random() < _MISSING_NAME else self._pick(names)
+        return (
+            self._pick(("nope", "other"))
+            if self._rng.random() < _MISSING_NAME
+            else self._pick(names)
+        )
 
     def _domain(self) -> str:
         return "nope.example.com" if self._rng.random() < 0.02 else DOMAIN
@@ -146,7 +173,9 @@ class Grammar:
             case "ints":
                 return self._pick(("[1, 2, 3]", "[]", "[2]", "[3, 1, 2, 1]", "lists.range(4)"))
             case "strings":
-                return self._pick(('["a", "b"]', '["A100"]', '["b", "a", "b"]', '"a,b,c".split(",")'))
+                return self._pick(
+                    ('["a", "b"]', '["A100"]', '["b", "a", "b"]', '"a,b,c".split(",")')
+                )
             case "duration":
                 return f"duration({self._pick(_DURATIONS)})"
             case _:
@@ -235,7 +264,9 @@ class Grammar:
         value = self.text("version", depth)
         if self._rng.random() < 0.2:
             return f"isSemver({self.text('string', depth)})"
-        return f"{value}.{self._pick(('isLessThan', 'isGreaterThan'))}({self.text('version', depth)})"
+        return (
+            f"{value}.{self._pick(('isLessThan', 'isGreaterThan'))}({self.text('version', depth)})"
+        )
 
     def _quantity_test(self, depth: int) -> str:
         value = self.text("quantity", depth)
@@ -244,12 +275,16 @@ class Grammar:
             return f"{value}.isInteger()"
         if form < 0.25:
             return f"isQuantity({self.text('string', depth)})"
-        return f"{value}.{self._pick(('isLessThan', 'isGreaterThan'))}({self.text('quantity', depth)})"
+        return (
+            f"{value}.{self._pick(('isLessThan', 'isGreaterThan'))}({self.text('quantity', depth)})"
+        )
 
     def _library_test(self, depth: int) -> str:
         texts = (
             lambda: f"sets.contains({self.text('ints', depth)}, {self.text('ints', depth)})",
-            lambda: f"sets.intersects({self.text('strings', depth)}, {self.text('strings', depth)})",
+            lambda: (
+                f"sets.intersects({self.text('strings', depth)}, {self.text('strings', depth)})"
+            ),
             lambda: f"sets.equivalent({self.text('ints', depth)}, {self.text('ints', depth)})",
             lambda: f"{self.text('ints', depth)}.isSorted()",
             lambda: f"isIP({self.text('string', depth)})",
@@ -284,7 +319,7 @@ class Grammar:
 
     def _int_index(self, depth: int) -> str:
         if self._rng.random() < 0.3:
-            return f'{self.text("map", depth)}[{self.text("string", 0)}]'
+            return f"{self.text('map', depth)}[{self.text('string', 0)}]"
         return f"{self.text('ints', depth)}[{self._pick(('0', '1', '5', self.text('int', depth)))}]"
 
     def _double_call(self, depth: int) -> str:
@@ -300,13 +335,19 @@ class Grammar:
 
     def _string_call(self, depth: int) -> str:
         texts = (
-            lambda: f"{self.text('string', depth)}.{self._pick(('lowerAscii', 'upperAscii', 'trim'))}()",
-            lambda: f"{self.text('string', depth)}.replace({self.text('string', depth)}, {self.text('string', depth)})",
+            lambda: (
+                f"{self.text('string', depth)}.{self._pick(('lowerAscii', 'upperAscii', 'trim'))}()"
+            ),
+            lambda: (
+                f"{self.text('string', depth)}.replace({self.text('string', depth)}, {self.text('string', depth)})"
+            ),
             lambda: f"{self.text('string', depth)}.substring({self.text('int', depth)})",
             lambda: f"{self.text('string', depth)}.substring(0, {self.text('int', depth)})",
             lambda: f"{self.text('string', depth)}.charAt({self.text('int', depth)})",
             lambda: f"{self.text('strings', depth)}.join({self.text('string', depth)})",
-            lambda: f"string({self.text(self._pick(('int', 'double', 'bool', 'string', 'duration')), depth)})",
+            lambda: (
+                f"string({self.text(self._pick(('int', 'double', 'bool', 'string', 'duration')), depth)})"
+            ),
             lambda: f"{self.text('string', depth)}.find({self._pick(_REGEXES)})",
             lambda: f'"%s-%d".format([{self.text("string", depth)}, {self.text("int", depth)}])',
             lambda: f"strings.quote({self.text('string', depth)})",
@@ -329,12 +370,20 @@ class Grammar:
         texts = (
             lambda: f"({self.text('ints', depth)} + {self.text('ints', depth)})",
             lambda: f"[{self.text('int', depth)}, {self.text('int', depth)}]",
-            lambda: f"{self.text('ints', depth)}.filter(x, {self._inside([('x', 'int')], 'bool', depth)})",
-            lambda: f"{self.text('ints', depth)}.map(x, {self._inside([('x', 'int')], 'int', depth)})",
+            lambda: (
+                f"{self.text('ints', depth)}.filter(x, {self._inside([('x', 'int')], 'bool', depth)})"
+            ),
+            lambda: (
+                f"{self.text('ints', depth)}.map(x, {self._inside([('x', 'int')], 'int', depth)})"
+            ),
             lambda: f"{self.text('ints', depth)}.{self._pick(('sort', 'distinct', 'reverse'))}()",
             lambda: f"{self.text('ints', depth)}.slice(0, {self._pick('123')})",
-            lambda: f"{self.text('ints', depth)}.transformList(i, x, {self._inside([('i', 'int'), ('x', 'int')], 'int', depth)})",
-            lambda: f"{self.text('ints', depth)}.sortBy(x, {self._inside([('x', 'int')], 'int', depth)})",
+            lambda: (
+                f"{self.text('ints', depth)}.transformList(i, x, {self._inside([('i', 'int'), ('x', 'int')], 'int', depth)})"
+            ),
+            lambda: (
+                f"{self.text('ints', depth)}.sortBy(x, {self._inside([('x', 'int')], 'int', depth)})"
+            ),
         )
         return self._pick(texts)()
 
@@ -343,11 +392,17 @@ class Grammar:
             lambda: f"({self.text('strings', depth)} + {self.text('strings', depth)})",
             lambda: f"[{self.text('string', depth)}]",
             lambda: f"{self.text('string', depth)}.split({self.text('string', 0)})",
-            lambda: f"{self.text('strings', depth)}.filter(x, {self._inside([('x', 'string')], 'bool', depth)})",
-            lambda: f"{self.text('strings', depth)}.map(x, {self._inside([('x', 'string')], 'string', depth)})",
+            lambda: (
+                f"{self.text('strings', depth)}.filter(x, {self._inside([('x', 'string')], 'bool', depth)})"
+            ),
+            lambda: (
+                f"{self.text('strings', depth)}.map(x, {self._inside([('x', 'string')], 'string', depth)})"
+            ),
             lambda: f"{self.text('map', depth)}.map(k, k)",
             lambda: f"{self.text('string', depth)}.findAll({self._pick(_REGEXES)})",
-            lambda: f"{self.text('strings', depth)}.{self._pick(('sort', 'distinct', 'reverse'))}()",
+            lambda: (
+                f"{self.text('strings', depth)}.{self._pick(('sort', 'distinct', 'reverse'))}()"
+            ),
         )
         return self._pick(texts)()
 
@@ -362,4 +417,8 @@ class Grammar:
 
 def question(rng: random.Random, name: str) -> Json:
     """One random expression and device."""
-    return {"id": name, "expr": Grammar(rng).text("bool", rng.choice((1, 2, 2, 3, 3, 4))), "device": device(rng)}
+    return {
+        "id": name,
+        "expr": Grammar(rng).text("bool", rng.choice((1, 2, 2, 3, 3, 4))),
+        "device": device(rng),
+    }

@@ -1,13 +1,14 @@
 """Our allocator, asked with the same questions as upstream's."""
 
 import msgspec
-from allocator.allocate import allocate
 
 from allocator import outcome as outcomes
+from allocator.allocate import allocate
 from allocator.model.claims import ResourceClaim
 from allocator.model.devices import DeviceClass, DeviceTaintRule, ResourceSlice
 from allocator.model.hooks import dec_hook, enc_hook
 from allocator.model.nodes import Node
+from allocator.requests import Compiler
 from allocator.snapshot import AllocatedState, SliceIndex, Snapshot
 from tests.conformance.gates import features_of
 from tests.conformance.objects import Json
@@ -45,7 +46,7 @@ def decode(question: Json) -> Question:
     return _DECODER.decode(msgspec.json.encode(question))
 
 
-def ask_ours(question: Json) -> outcomes.Outcome:
+def ask_ours(question: Json, cel: Compiler) -> outcomes.Outcome:
     """Ask our allocator, without a search budget."""
     typed = decode(question)
     features = features_of(typed.features)
@@ -62,14 +63,15 @@ def ask_ours(question: Json) -> outcomes.Outcome:
         _node(typed.node),
         snapshot,
         features=features,
+        cel=cel,
         budget=None,
-        new_share_id=lambda: "00000000-0000-4000-8000-ffffffffffff",
+        new_share_id=lambda _claim, _request, _device: "00000000-0000-4000-8000-ffffffffffff",
     )
 
 
-def ours(question: Json) -> Json:
+def ours(question: Json, cel: Compiler) -> Json:
     """Our answer in the oracle's form, with `dependsOnNode` for fatal ones."""
-    outcome = ask_ours(question)
+    outcome = ask_ours(question, cel)
     match outcome:
         case outcomes.Allocated(allocations):
             results = msgspec.json.decode(msgspec.json.encode(allocations, enc_hook=enc_hook))

@@ -3,6 +3,7 @@
 //
 //	oracle allocate   structured.NewAllocator(...).Allocate
 //	oracle cel        GetCompiler / CompileCELExpression / DeviceMatches
+//	oracle quantity   resource.ParseQuantity, its canonical text, comparing and adding
 //	oracle version    the upstream release the answers come from
 package main
 
@@ -19,7 +20,7 @@ const upstreamVersion = "v1.37.2"
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: oracle allocate|cel|version")
+		fmt.Fprintln(os.Stderr, "usage: oracle allocate|cel|quantity|version")
 		os.Exit(2)
 	}
 	var answer func(line []byte) any
@@ -28,6 +29,8 @@ func main() {
 		answer = answerAllocate
 	case "cel":
 		answer = answerCEL
+	case "quantity":
+		answer = answerQuantity
 	case "version":
 		fmt.Println(upstreamVersion)
 		return
