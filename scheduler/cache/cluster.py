@@ -187,6 +187,10 @@ class ClusterCache:
         """All claims, the newest known of each."""
         return (record.claim for record in self._claims)
 
+    def claim_records(self) -> Iterator[ClaimRecord]:
+        """All claims with their bytes, the newest known of each."""
+        return iter(self._claims)
+
     def claims_of_pod(self, pod: Pod) -> tuple[ResourceClaim, ...]:
         """The claims that a pod names and that are known, in name order."""
         found = (self.claim(pod.metadata.namespace, name) for name in sorted(claim_names(pod)))

@@ -1,0 +1,54 @@
+"""Waits until the cache has seen a write (read your writes: reliability R9, and W3 of a bind)."""
+
+import asyncio
+import heapq
+from typing import Final
+
+from scheduler.cache.cluster import ClusterCache
+from scheduler.model import Kind
+
+_KIND: Final = Kind.RESOURCE_CLAIM
+
+
+class ClaimBarrier:
+    """Lets tasks wait for the watch of claims.
+
+    All claims come in one stream, in the order of their versions: when it has come past a version, every write up to
+    it, ours and others', has been seen.
+    """
+
+    def __init__(self, cache: ClusterCache) -> None:
+        self._cache = cache
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._sequence = 0
+        cache.subscribe_progress(self._progressed)
+
+    async def reached(self, resource_version: int, timeout_seconds: float) -> bool:
+        """Wait until the cache has seen all claim writes up to a version; False when it takes too long."""
+        if self._cache.resource_version(_KIND) >= resource_version:
+            return True
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sequence += 1
+        heapq.heappush(self._waiting, (resource_version, self._sequence, future))
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await future
+        except TimeoutError:
+            return False
+        return True
+
+    async def wait_for_claim_version(
+        self, uid: str, resource_version: int, timeout_seconds: float
+    ) -> bool:
+        """Wait until the cache has seen this version of a claim, or knows that the claim is gone."""
+        record = self._cache.claim_by_uid(uid)
+        known = 0 if record is None else int(record.claim.metadata.resource_version or 0)
+        return known >= resource_version or await self.reached(resource_version, timeout_seconds)
+
+    def _progressed(self, kind: Kind, reached: int) -> None:
+        if kind is not _KIND:
+            return
+        while self._waiting and self._waiting[0][0] <= reached:
+            _, _, future = heapq.heappop(self._waiting)
+            if not future.done():
+                future.set_result(None)

@@ -1,0 +1,106 @@
+"""All reflectors together, and the upkeep of the cache they fill."""
+
+import asyncio
+import gc
+import logging
+import random
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from scheduler.cache.cluster import ClusterCache
+from scheduler.client import ApiClient
+from scheduler.clock import Clock
+from scheduler.model import Kind
+from scheduler.reflectors.reflector import NoMetrics, Reflector, ReflectorMetrics
+
+_log = logging.getLogger(__name__)
+
+RECOUNT_SECONDS: Final = 300.0
+
+
+class Reflectors:
+    """Keeps the cache as the API server is.
+
+    Attributes:
+        synced: set once every kind has been listed completely.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        cache: ClusterCache,
+        clock: Clock,
+        rng: random.Random,
+        metrics: ReflectorMetrics | None = None,
+        kinds: Iterable[Kind] = tuple(Kind),
+    ) -> None:
+        """Make a reflector for each kind.
+
+        Args:
+            client: reads and watches.
+            cache: filled and kept.
+            clock: for pauses and ages.
+            rng: for jitter.
+            metrics: counts; None: nobody counts.
+            kinds: those to watch; without DeviceTaintRule when that gate is off.
+        """
+        self.synced = asyncio.Event()
+        self._cache = cache
+        self._clock = clock
+        self._metrics = metrics or NoMetrics()
+        self._reflectors: Mapping[Kind, Reflector] = {
+            kind: Reflector(kind, client, cache, clock, rng, self._metrics) for kind in kinds
+        }
+
+    async def run(self) -> None:
+        """Work until cancelled. A reflector that dies takes all down: no silent zombie (R14)."""
+        async with asyncio.TaskGroup() as group:
+            for reflector in self._reflectors.values():
+                group.create_task(reflector.run(), name=f"reflector {reflector.kind}")
+            group.create_task(self._tell_when_synced(), name="first sync")
+            group.create_task(self._recount_forever(), name="recount")
+
+    def last_heard(self, kind: Kind) -> float:
+        """When the server last said anything of a kind (event, bookmark, list), on the monotonic clock."""
+        return self._reflectors[kind].last_heard
+
+    def silence_seconds(self) -> float:
+        """How long the quietest kind has been silent; beyond 90 s the cache is not to be trusted."""
+        now = self._clock.monotonic()
+        return max((now - reflector.last_heard for reflector in self._watching()), default=0.0)
+
+    def problems(self) -> list[str]:
+        """Why the cache is not as fresh as it should be, for a person; empty: it is."""
+        waiting = [
+            f"{reflector.kind}: not listed yet"
+            for reflector in self._reflectors.values()
+            if not reflector.synced.is_set() and not reflector.problem
+        ]
+        return waiting + [
+            reflector.problem for reflector in self._reflectors.values() if reflector.problem
+        ]
+
+    def _watching(self) -> Iterable[Reflector]:
+        return (reflector for reflector in self._reflectors.values() if not reflector.is_absent)
+
+    async def _tell_when_synced(self) -> None:
+        for reflector in self._reflectors.values():
+            await reflector.synced.wait()
+        # What is here now mostly stays: keep the collector from walking through it again and again.
+        gc.collect()
+        gc.freeze()
+        self.synced.set()
+
+    async def _recount_forever(self) -> None:
+        while True:
+            await self._clock.sleep(RECOUNT_SECONDS)
+            differences: list[str] = []
+            for step in self._cache.recount_steps():
+                differences.extend(step)
+                await self._clock.sleep(0)
+            if differences:
+                self._metrics.recount_difference(len(differences))
+                _log.error(
+                    "the indexes were wrong and are made anew: %s", "; ".join(differences[:5])
+                )
+                self._cache.rebuild()
