@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from e2e.harness.proxy import FaultProxy
 from e2e.harness.target import Target
 
 KUBECONFIG = os.environ.get("KUBECONFIG", "")
-VERSION = os.environ.get("K8S", "1.37")
+VERSION = os.environ.get("DRA_E2E_KUBERNETES_VERSION") or "1.37"
 # Such as "standalone,safe"; "in-tree" runs the tests against Kubernetes' own scheduler.
 MODES = [name for name in os.environ.get("MODES", "").split(",") if name]
 
@@ -36,9 +36,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "mode" not in metafunc.fixturenames:
         return
     marker = metafunc.definition.get_closest_marker("modes")
-    names = marker.args if marker else NAMES
+    names: Sequence[str] = marker.args if marker else NAMES
     if MODES:
-        names = [n for n in MODES if n in names or n == REFERENCE]
+        names = [name for name in MODES if name in names or name == REFERENCE]
     metafunc.parametrize("mode", names, indirect=True, scope="session")
 
 
@@ -80,7 +80,8 @@ async def target(
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def proxy(target: Target) -> AsyncIterator[FaultProxy]:
-    async with FaultProxy(target.admin.server, target.admin.tls).running() as proxy:
+    proxy = FaultProxy(target.admin.server, target.admin.tls)
+    async with proxy.running(target.serving_context()):
         yield proxy
 
 

@@ -14,7 +14,6 @@ from e2e.harness.api import (
     Object,
 )
 from e2e.harness.cluster import Cluster, eventually
-from e2e.harness.controlplane import SERVICE_USER
 from e2e.harness.judge import devices_of
 from e2e.harness.mode import Mode
 from e2e.harness.target import Target
@@ -70,7 +69,7 @@ def node_of(pod: Object) -> str:
 
 @pytest.mark.own_plane
 async def test_case_1_the_claim_is_written_in_the_protocols_order(
-    cluster: Cluster, target: Target
+    cluster: Cluster, target: Target, mode: Mode
 ) -> None:
     await cluster.add_nodes(2, devices=1)
     await cluster.template()
@@ -82,7 +81,7 @@ async def test_case_1_the_claim_is_written_in_the_protocols_order(
     ours = [
         (request.resource, request.verb)
         for request in target.audit.writes_to(cluster.namespace, position)
-        if request.user == SERVICE_USER and request.resource in CLAIM_WRITES
+        if request.user == mode.user and request.resource in CLAIM_WRITES
     ]
     assert [resource for resource, _ in ours] == [
         "resourceclaims",

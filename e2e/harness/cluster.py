@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -314,7 +314,8 @@ class Cluster:
         """Judges the state as it is now, and each revision of the claims since the start."""
         pods, claims, nodes, slices = await asyncio.gather(
             self.pods(),
-            self.api.objects(CLAIMS),
+            # Only this namespace: its driver's devices are nobody else's.
+            self.claims(),
             self.api.objects(NODES),
             self.api.objects(SLICES),
         )
@@ -333,11 +334,19 @@ class Cluster:
 
     async def clean_up(self) -> None:
         """Removes pods, claims, nodes, slices and classes, then the namespace (not waited for)."""
-        await self._delete_all(PODS, (p["metadata"]["name"] for p in await self.pods()))
-        claims = await self.claims()
-        for claim in claims:
-            await self._release(claim["metadata"]["name"])
-        await self._delete_all(CLAIMS, (c["metadata"]["name"] for c in claims))
+        await self.api.delete_all(
+            PODS, (p["metadata"]["name"] for p in await self.pods()), self.namespace
+        )
+        # Generated claims go with their pods; the controller takes care of them.
+        mine = [
+            c["metadata"]["name"]
+            for c in await self.claims()
+            if not c["metadata"].get("ownerReferences")
+        ]
+        for name in mine:
+            await self._release(name)
+        await self.api.delete_all(CLAIMS, mine, self.namespace)
+        await eventually("no claims are left", self._no_claims, 60)
         gate = asyncio.Semaphore(32)
 
         async def remove(kind: Resource, name: str) -> None:
@@ -352,8 +361,8 @@ class Cluster:
         await asyncio.gather(*(remove(SLICES, name) for name in mine))
         await remove(NAMESPACES, self.namespace)
 
-    async def _delete_all(self, kind: Resource, names: Iterable[str]) -> None:
-        await self.api.delete_all(kind, names, self.namespace)
+    async def _no_claims(self) -> bool:
+        return not await self.claims()
 
     async def _release(self, name: str) -> None:
         """Empties a claim's status and finalizers, so that nothing keeps it alive."""

@@ -173,7 +173,7 @@ class ControlPlane:
         name: str,
         config: dict[str, Any],
         identity: Identity | None = None,
-        flags: tuple[str, ...] = (),
+        server: str | None = None,
     ) -> KubeScheduler:
         """Starts a kube-scheduler and waits until it is healthy.
 
@@ -181,11 +181,11 @@ class ControlPlane:
           name: Names its log and config file.
           config: KubeSchedulerConfiguration; its kubeconfig is filled in here.
           identity: Who it is; `system:kube-scheduler` by default.
-          flags: Added to the command line.
+          server: Another URL than the API server's own, such as a fault proxy's.
         """
         connection = {
             **config.get("clientConnection", {}),
-            "kubeconfig": str(self.kubeconfig(identity or self.scheduler_identity)),
+            "kubeconfig": str(self.kubeconfig(identity or self.scheduler_identity, server)),
         }
         path = self.folder / f"{name}.yaml"
         path.write_text(yaml.safe_dump({**config, "clientConnection": connection}))
@@ -199,17 +199,16 @@ class ControlPlane:
             "--authentication-skip-lookup=true",
             "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics",
             "-v=2",
-            *flags,
         )
         scheduler = KubeScheduler(process, port)
         await process.start()
         await process.wait_ready(scheduler.ready)
         return scheduler
 
-    def failure_report(self, lines: int = 25) -> str:
-        """Returns the ends of all logs, for a failed test."""
-        parts = [f"--- {n} ({p.log})\n{p.tail(lines)}" for n, p in self.processes.items()]
-        return "\n".join(parts)
+    def failure_report(self, lines: int = 15) -> str:
+        """Returns the ends of the logs of what runs now, for a failed test."""
+        running = {name: process for name, process in self.processes.items() if process.running}
+        return "\n".join(f"--- {n} ({p.log})\n{p.tail(lines)}" for n, p in running.items())
 
     async def _start(self) -> None:
         await self._certificates()

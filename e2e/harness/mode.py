@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Literal
 
-from e2e.harness.controlplane import KubeScheduler
+from e2e.harness.controlplane import SERVICE_USER, KubeScheduler
 from e2e.harness.process import free_port
 from e2e.harness.proxy import FaultProxy
 from e2e.harness.service import Certificates, Command, Service, scheduler_config
@@ -21,7 +21,8 @@ IN_TREE_CONFIG = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
     "kind": "KubeSchedulerConfiguration",
     "leaderElection": {"leaderElect": False},
-    "clientConnection": {"qps": 5000, "burst": 5000},
+    # JSON, because the tests' faults read what is written.
+    "clientConnection": {"qps": 5000, "burst": 5000, "contentType": "application/json"},
     "profiles": [{"schedulerName": "in-tree"}],
 }
 
@@ -49,6 +50,11 @@ class Mode:
     @property
     def is_ours(self) -> bool:
         return self.name != REFERENCE
+
+    @property
+    def user(self) -> str:
+        """Who writes the claims and bindings."""
+        return SERVICE_USER if self.is_ours else "system:kube-scheduler"
 
     @property
     def service(self) -> Service:
@@ -137,7 +143,9 @@ class Mode:
     @contextlib.asynccontextmanager
     async def _reference(self) -> AsyncIterator[None]:
         plane = self.target.plane
-        self._scheduler = await plane.start_scheduler("in-tree", IN_TREE_CONFIG)
+        self._scheduler = await plane.start_scheduler(
+            "in-tree", IN_TREE_CONFIG, server=self.proxy.url
+        )
         self.scheduler_name = "in-tree"
         try:
             yield

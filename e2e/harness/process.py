@@ -11,6 +11,9 @@ from pathlib import Path
 
 POLL_SECONDS = 0.05
 
+# What Kubernetes' components repeat for each of their caches at start.
+NOISE = ("Caches populated", "Caches are synced", "Waiting for caches to sync")
+
 
 class ProcessFailedError(Exception):
     """A component ended, or did not become ready; the message holds the end of its log."""
@@ -114,10 +117,12 @@ class Process:
             await self._process.wait()
 
     def tail(self, lines: int = 40) -> str:
-        """Returns the last lines of its output."""
+        """Returns the last lines of its output that say something."""
         if not self.log.exists():
             return ""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        text = self.log.read_text(errors="replace")
+        told = [line for line in text.splitlines() if not any(n in line for n in NOISE)]
+        return "\n".join(told[-lines:])
 
     def _failure(self, what: str) -> str:
         return f"{self.name} {what}; its log ends:\n{self.tail()}"

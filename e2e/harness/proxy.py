@@ -73,7 +73,7 @@ class Fault:
 
 
 class FaultProxy:
-    """Listens on 127.0.0.1 without TLS and forwards to the API server."""
+    """Listens on 127.0.0.1 and forwards to the API server."""
 
     def __init__(self, server: str, context: ssl.SSLContext) -> None:
         self._server = server
@@ -92,8 +92,12 @@ class FaultProxy:
             self._faults.remove(fault)
 
     @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[FaultProxy]:
-        """Serves while the context is open."""
+    async def running(self, serving: ssl.SSLContext | None = None) -> AsyncIterator[FaultProxy]:
+        """Serves while the context is open.
+
+        Args:
+          serving: Certificate for TLS; plain HTTP when None.
+        """
         connector = aiohttp.TCPConnector(ssl=self._context, limit=0)
         timeout = aiohttp.ClientTimeout(total=None)
         async with aiohttp.ClientSession(
@@ -109,10 +113,10 @@ class FaultProxy:
                 app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1
             )
             await runner.setup()
-            site = web.TCPSite(runner, "127.0.0.1", 0)
+            site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=serving)
             await site.start()
             host, port = runner.addresses[0][:2]
-            self.url = f"http://{host}:{port}"
+            self.url = f"{'http' if serving is None else 'https'}://{host}:{port}"
             try:
                 yield self
             finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,15 @@ class Target:
     @property
     def certificates(self) -> Certificates:
         return Certificates(self.plane.certificates)
+
+    def serving_context(self) -> ssl.SSLContext | None:
+        """Returns TLS as the API server serves it, for a proxy in front; None when we cannot."""
+        if self._plane is None:
+            return None
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        folder = self._plane.certificates
+        context.load_cert_chain(folder / "apiserver.crt", folder / "apiserver.key")
+        return context
 
     def minor(self) -> int:
         return int(self.version.split(".")[1])
