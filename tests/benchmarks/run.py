@@ -1,0 +1,42 @@
+"""`make bench`: runs benchmarks and prints one JSON object a line."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+
+from tests.benchmarks import throughput
+from tests.benchmarks.row import Row
+
+Bench = Callable[[int], Awaitable[list[Row]]]
+
+BENCHES: dict[str, Bench] = {
+    "throughput-standalone": lambda n: throughput.standalone(500, 3_500, n, shapes=3),
+    "throughput-standalone-2000": lambda n: throughput.standalone(2_000, 2_000, n, shapes=1),
+    "throughput-extender": lambda n: throughput.with_extender(500, 3_500, n),
+}
+
+
+def main() -> int:
+    """Run what the command line names."""
+    parser = argparse.ArgumentParser(prog="make bench")
+    parser.add_argument("--bench", choices=sorted(BENCHES))
+    parser.add_argument("--full", action="store_true", help="three repetitions")
+    parser.add_argument("--data-dir", help="folder of the openb trace")
+    options = parser.parse_args()
+    names = [options.bench] if options.bench else list(BENCHES)
+    missed = 0
+    for name in names:
+        for row in asyncio.run(_run(BENCHES[name], 3 if options.full else 1)):
+            print(row.line(), flush=True)
+            missed += row.is_ok is False
+    print(f"{missed} rows below what is to be reached", file=sys.stderr)
+    return 0
+
+
+async def _run(bench: Bench, repetitions: int) -> list[Row]:
+    return await bench(repetitions)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
