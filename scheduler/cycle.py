@@ -3,7 +3,7 @@
     state = pre_filter(pod, reader, environment)          # or the Status that keeps the pod from every node
     result = filter_nodes(state)                          # all nodes, or those named
     if result.failure is None:
-        node = select_node(state, result.verdicts)
+        node = select_node(state, result.fitting)
         allocations = result.verdicts[node].allocations   # claim UID -> allocation, for the binder
 
 The extender, the stand-alone loop and `simulate` share these steps. Nothing is reserved and nothing remembered: the same
@@ -11,13 +11,13 @@ arguments give the same answers. `scheduler.engine` gives the same answers faste
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from allocator.outcome import Reason, ReasonKind
 from allocator.scoring import STRATEGIES, raw_prioritized_list
-from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict
+from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict, RawScores
 from scheduler.framework.environment import Environment, Mode
 from scheduler.framework.resources import (
     IMPLICIT_EXTENDED_PREFIX,
@@ -47,7 +47,7 @@ UNKNOWN_NODE: Final = NodeVerdict(
     error(Reason(kind=ReasonKind.NOT_READY, message="node(s) not known yet"))
 )
 # Upstream's default weights of the scorers there are (7.3).
-_WEIGHTS: Final = {"taints": 3, "affinity": 2, "devices": 2, "resources": 1}
+_WEIGHTS: Final = RawScores(taints=3, affinity=2, devices=2, resources=1)
 
 
 def pre_filter(
@@ -90,6 +90,7 @@ def pre_filter(
         snapshot=snapshot,
         now=environment.now(),
         claims=claims,
+        allocated=tuple(c for c in claims if c.is_allocated),
         unallocated=unallocated,
         prepared=prepare(unallocated, snapshot.devices, environment) if unallocated else None,
         requests=requests,
@@ -160,30 +161,53 @@ def filter_nodes(state: CycleState, names: Iterable[str] | None = None) -> Filte
 
 def conclude(verdicts: Mapping[str, NodeVerdict], total: int) -> FilterResult:
     """Sum up the verdicts: is there a node, and if not, is that a refusal or an error?"""
-    ending = next((v.status for v in verdicts.values() if v.ends_attempt), None)
-    if ending is not None:
-        return FilterResult(verdicts, total, ending)
-    if any(verdict.fits for verdict in verdicts.values()):
-        return FilterResult(verdicts, total)
-    failed = next((v.status for v in verdicts.values() if v.status.code is Code.ERROR), None)
-    return FilterResult(verdicts, total, failed or _refusal(verdicts))
+    counts: dict[tuple[str, str, Code], int] = {}
+    statuses: dict[tuple[str, str, Code], Status] = {}
+    ending: Status | None = None
+    fitting: dict[str, NodeVerdict] = {}
+    for name, verdict in verdicts.items():
+        status = verdict.status
+        if status.is_success:
+            fitting[name] = verdict
+            continue
+        key = (status.message, status.plugin, status.code)
+        counts[key] = counts.get(key, 0) + 1
+        statuses.setdefault(key, status)
+        if verdict.ends_attempt:
+            ending = status
+    refusals = tuple((status, counts[key]) for key, status in statuses.items())
+    if fitting and ending is None:
+        return FilterResult(verdicts, total, fitting, refusals)
+    return FilterResult(verdicts, total, {}, refusals, ending or _failure(refusals))
 
 
-def _refusal(verdicts: Mapping[str, NodeVerdict]) -> Status:
-    """One refusal for all nodes: the kind of most nodes that pass the other predicates, ties in enum order."""
-    if not verdicts:
+def _failure(refusals: Sequence[tuple[Status, int]]) -> Status:
+    """One status for all nodes: an error if there was one, else the kind of most nodes that pass the other predicates.
+
+    Ties go to the kind that comes first in the enum, and to the text that comes first in the alphabet.
+    """
+    if not refusals:
         return NO_NODES
-    statuses = [verdict.status for verdict in verdicts.values()]
-    of_devices = [status for status in statuses if status.plugin == dynamic_resources.NAME]
-    candidates = of_devices or statuses
-    counts = Counter(status.reason.kind for status in candidates if status.reason is not None)
+    for status, _ in refusals:
+        if status.code is Code.ERROR:
+            return status
+    of_devices = [each for each in refusals if each[0].plugin == dynamic_resources.NAME]
+    candidates = of_devices or refusals
+    kinds: Counter[ReasonKind] = Counter()
+    for status, count in candidates:
+        kinds[_kind(status)] += count
     order = list(ReasonKind)
-    kind = min(counts, key=lambda each: (-counts[each], order.index(each)))
-    texts = Counter(s.message for s in candidates if s.reason is not None and s.reason.kind is kind)
-    text = min(texts, key=lambda each: (-texts[each], each))
-    chosen = next(s for s in candidates if s.reason and s.reason.kind is kind and s.message == text)
-    resolvable = any(status.code is Code.UNSCHEDULABLE for status in statuses)
-    return replace(chosen, code=Code.UNSCHEDULABLE if resolvable else chosen.code)
+    kind = min(kinds, key=lambda each: (-kinds[each], order.index(each)))
+    best = min(
+        (each for each in candidates if _kind(each[0]) is kind),
+        key=lambda each: (-each[1], each[0].message),
+    )[0]
+    is_resolvable = any(status.code is Code.UNSCHEDULABLE for status, _ in refusals)
+    return replace(best, code=Code.UNSCHEDULABLE) if is_resolvable else best
+
+
+def _kind(status: Status) -> ReasonKind:
+    return ReasonKind.UNSUPPORTED if status.reason is None else status.reason.kind
 
 
 def summary(result: FilterResult) -> Reason | None:
@@ -197,9 +221,9 @@ def failure_message(result: FilterResult) -> str:
     if failure is not None and failure.code is Code.ERROR:
         return failure.message
     texts: Counter[str] = Counter()
-    for verdict in result.verdicts.values():
-        for part in _parts(verdict.status):
-            texts[part] += 1
+    for status, count in result.refusals:
+        for part in _parts(status):
+            texts[part] += count
     head = f"0/{result.total} nodes are available"
     if not texts:
         return f"{head}: {failure.message}." if failure is not None else f"{head}."
@@ -207,9 +231,8 @@ def failure_message(result: FilterResult) -> str:
 
 
 def _parts(status: Status) -> list[str]:
-    if status.plugin == node_resources.NAME:
-        return status.message.split(", ")
-    return [status.message] if status.reason is not None else []
+    """Every resource that is short counts for itself, as upstream's list of reasons."""
+    return status.message.split(", ") if status.plugin == node_resources.NAME else [status.message]
 
 
 def pod_failure_message(status: Status, total: int) -> str:
@@ -221,47 +244,49 @@ def pod_failure_message(status: Status, total: int) -> str:
 
 def score_nodes(state: CycleState, verdicts: Mapping[str, NodeVerdict]) -> dict[str, int]:
     """Score the nodes that fit, 0-100, higher is better: by devices alone, or with the other scorers when stand-alone."""
-    if state.environment.mode is Mode.EXTENDER:
-        return _device_scores(state, verdicts)
-    whole = sum(_WEIGHTS.values())
+    whole = 1 if state.environment.mode is Mode.EXTENDER else sum(_WEIGHTS)
     return {name: score // whole for name, score in rank_nodes(state, verdicts).items()}
 
 
 def rank_nodes(state: CycleState, verdicts: Mapping[str, NodeVerdict]) -> dict[str, int]:
     """Weighted sum of all scorers for the nodes that fit; only the order means something."""
-    fitting = [name for name, verdict in verdicts.items() if verdict.fits]
-    devices = _device_scores(state, verdicts)
-    if state.environment.mode is Mode.EXTENDER:
-        return devices
-    nodes = state.snapshot.nodes
-    taints = {name: taint_toleration.score_node(state, nodes[name]) for name in fitting}
-    affinity = {name: node_affinity.score_node(state, nodes[name]) for name in fitting}
-    most_taints = max(taints.values(), default=0)
-    affinity = _normalised(affinity)
-    return {
-        name: _WEIGHTS["taints"]
-        * (MAX_SCORE - (MAX_SCORE * taints[name] // most_taints if most_taints else 0))
-        + _WEIGHTS["affinity"] * affinity[name]
-        + _WEIGHTS["devices"] * devices[name]
-        + _WEIGHTS["resources"] * node_resources.score_node(state, nodes[name])
-        for name in fitting
-    }
-
-
-def _normalised(raw: Mapping[str, int]) -> dict[str, int]:
-    """Scale so that the best gets 100, as upstream's DefaultNormalizeScore; all 0 when the best has none."""
-    most = max(raw.values(), default=0)
-    return {name: MAX_SCORE * score // most if most > 0 else 0 for name, score in raw.items()}
-
-
-def _device_scores(state: CycleState, verdicts: Mapping[str, NodeVerdict]) -> dict[str, int]:
-    """Preferred alternatives first, as upstream; among equals, how well the devices are chosen."""
     raw = {
-        name: device_score(state, state.snapshot.nodes[name], verdict)
+        name: raw_scores(state, state.snapshot.nodes[name], verdict)
         for name, verdict in verdicts.items()
         if verdict.fits
     }
-    return _normalised(raw)
+    most = [max((scores[i] for scores in raw.values()), default=0) or 1 for i in range(3)]
+    if state.environment.mode is Mode.EXTENDER:
+        return {name: MAX_SCORE * scores.devices // most[2] for name, scores in raw.items()}
+    taints, affinity, devices, resources = _WEIGHTS
+    # Each is scaled so that the best node gets 100, as upstream's DefaultNormalizeScore; fewer taints are better.
+    return {
+        name: taints * (MAX_SCORE - MAX_SCORE * scores.taints // most[0])
+        + affinity * (MAX_SCORE * scores.affinity // most[1])
+        + devices * (MAX_SCORE * scores.devices // most[2])
+        + resources * scores.resources
+        for name, scores in raw.items()
+    }
+
+
+def raw_scores(state: CycleState, node: NodeInfo, verdict: NodeVerdict) -> RawScores:
+    """What the scorers say of one node that fits; looked up where the verdict has them already."""
+    memo = verdict.score_memo
+    if memo is not None and memo.scores is not None:
+        return memo.scores
+    devices = device_score(state, node, verdict)
+    if state.environment.mode is Mode.EXTENDER:
+        scores = RawScores(0, 0, devices, 0)
+    else:
+        scores = RawScores(
+            taint_toleration.score_node(state, node),
+            node_affinity.score_node(state, node),
+            devices,
+            node_resources.score_node(state, node),
+        )
+    if memo is not None:
+        memo.scores = scores
+    return scores
 
 
 def device_score(state: CycleState, node: NodeInfo, verdict: NodeVerdict) -> int:

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
+from allocator import PreparedClaims
 from allocator.model.claims import AllocationResult, ResourceClaim
 from scheduler.framework.environment import Environment
 from scheduler.framework.status import SUCCESS, Status
@@ -44,11 +45,13 @@ class CycleState:
         snapshot: nodes and devices, as all steps of the attempt see them.
         now: wall-clock time of the attempt.
         claims: the pod's claims in the pod's order, each once.
-        unallocated: those that need devices, in the same order.
+        allocated: those that had their devices when the attempt began.
+        unallocated: the claims that need devices, in the same order.
         prepared: `unallocated` as the allocator prepared them; None if there are none.
         requests: resource name -> amount (cpu in milli).
         scoring_requests: cpu in milli and memory in bytes as scoring counts them.
         ports: host ports wanted.
+        question: what the attempt asks, shared by pods that ask the same; only the engine's.
         backed_resources: requested extended resources that some DeviceClass backs.
     """
 
@@ -57,17 +60,39 @@ class CycleState:
     snapshot: ClusterSnapshot
     now: datetime
     claims: tuple[PodClaim, ...] = ()
+    allocated: tuple[PodClaim, ...] = ()
     unallocated: tuple[ResourceClaim, ...] = ()
-    prepared: Any = None
+    prepared: PreparedClaims | None = None
+    question: Any = None
     requests: Mapping[str, int] = field(default_factory=dict)
     scoring_requests: tuple[int, int] = (0, 0)
     ports: frozenset[HostPort] = frozenset()
     backed_resources: frozenset[str] = frozenset()
 
-    @property
-    def allocated(self) -> tuple[PodClaim, ...]:
-        """Claims that had their devices when the attempt began."""
-        return tuple(claim for claim in self.claims if claim.is_allocated)
+
+class RawScores(NamedTuple):
+    """What the scorers say of one node before normalising over nodes.
+
+    Attributes:
+        taints: PreferNoSchedule taints that are not tolerated.
+        affinity: weights of the preferred terms that match.
+        devices: how well the devices serve the pod.
+        resources: 0-100, the share of cpu and memory left.
+    """
+
+    taints: int
+    affinity: int
+    devices: int
+    resources: int
+
+
+class ScoreMemo:
+    """Room for the scores of a node, so that they are made once for all pods with the same question."""
+
+    __slots__ = ("scores",)
+
+    def __init__(self) -> None:
+        self.scores: RawScores | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,12 +104,14 @@ class NodeVerdict:
         allocations: claim UID -> new allocation, for every unallocated claim; empty unless the node fits.
         unavailable: UIDs of allocated claims that cannot be used here; giving one back may help.
         ends_attempt: whether the error is not the node's, so that no other node will do better.
+        score_memo: where the scores that go with this verdict are kept, if anywhere.
     """
 
     status: Status = SUCCESS
     allocations: Mapping[str, AllocationResult] = field(default_factory=dict)
     unavailable: tuple[str, ...] = ()
     ends_attempt: bool = False
+    score_memo: ScoreMemo | None = None
 
     @property
     def fits(self) -> bool:
@@ -99,17 +126,24 @@ class FilterResult:
     Attributes:
         verdicts: node name -> verdict, in the order looked at.
         total: number of nodes there are.
+        fitting: those of the verdicts that are a success, unless the attempt as a whole has failed.
+        refusals: what the nodes that do not fit say, each once, with the number of nodes that say so.
         failure: None if some node fits; else why the attempt ends: the error that does not depend on the node, or an
             error of some node when none fits, or else the refusal that sums up all of them.
     """
 
     verdicts: Mapping[str, NodeVerdict]
     total: int
+    fitting: Mapping[str, NodeVerdict] = field(default_factory=dict)
+    refusals: tuple[tuple[Status, int], ...] = ()
     failure: Status | None = None
 
     @property
+    def rejected_by(self) -> frozenset[str]:
+        """Plugins that refused some node."""
+        return frozenset(status.plugin for status, _ in self.refusals if status.plugin)
+
+    @property
     def feasible(self) -> tuple[str, ...]:
-        """Names of the nodes that fit, in the order looked at; none if the attempt as a whole has failed."""
-        if self.failure is not None:
-            return ()
-        return tuple(name for name, verdict in self.verdicts.items() if verdict.fits)
+        """Names of the nodes that fit, in the order looked at."""
+        return tuple(self.fitting)

@@ -19,10 +19,9 @@ EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 PODS: Final = "pods"
 HUGEPAGES_PREFIX: Final = "hugepages-"
 IMPLICIT_EXTENDED_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
-DEFAULT_MILLI_CPU: Final = (
-    100  # what a container without a request counts in scoring, upstream's values
-)
-DEFAULT_MEMORY: Final = 200 * 1024 * 1024
+# What a container without a request counts in scoring, upstream's values: 100m and 200Mi.
+_DEFAULT_CPU: Final = Quantity(100 * 10**6)
+_DEFAULT_MEMORY: Final = Quantity(200 * 1024 * 1024 * 10**9)
 ANY_IP: Final = "0.0.0.0"  # noqa: S104 - a value of the API that is compared, nothing listens on it
 
 _Amounts = dict[str, int]  # resource name -> exact amount in nano-units
@@ -87,25 +86,12 @@ def assigned_pod_requests(pod: Pod) -> dict[str, int]:
 
 def scoring_requests(pod: Pod) -> tuple[int, int]:
     """Cpu in milli and memory in bytes as scoring counts them: a container that asks for nothing counts a little."""
-    totals = []
-    for name, default in ((CPU, DEFAULT_MILLI_CPU * 10**6), (MEMORY, DEFAULT_MEMORY * 10**9)):
-
-        def pick(
-            container: Container,
-            _status: ContainerStatus | None,
-            _infeasible: bool,
-            name: str = name,
-            default: int = default,
-        ) -> _Quantities:
-            found = (container.resources.requests or {}).get(name)
-            return {name: Quantity(default) if found is None else found}
-
-        amounts = _aggregate(pod, pick, is_infeasible=False)
-        if pod.spec.resources is not None:
-            _replace_pod_level(amounts, _amounts(pod.spec.resources.requests))
-        _add(amounts, _amounts(pod.spec.overhead))
-        totals.append(_rounded(amounts).get(name, 0))
-    return totals[0], totals[1]
+    spec = pod.spec
+    amounts = _aggregate(pod, _for_scoring, is_infeasible=False)
+    if spec.resources is not None:
+        _replace_pod_level(amounts, _amounts(spec.resources.requests))
+    _add(amounts, _amounts(spec.overhead))
+    return -(-amounts.get(CPU, 0) // 10**6), -(-amounts.get(MEMORY, 0) // 10**9)
 
 
 def allocatable(quantities: Mapping[str, Quantity] | None) -> dict[str, int] | None:
@@ -133,6 +119,16 @@ def _from_spec(
     container: Container, _status: ContainerStatus | None, _infeasible: bool
 ) -> _Quantities:
     return container.resources.requests
+
+
+def _for_scoring(
+    container: Container, _status: ContainerStatus | None, _infeasible: bool
+) -> _Quantities:
+    requests = container.resources.requests or {}
+    return {
+        CPU: requests.get(CPU, _DEFAULT_CPU),
+        MEMORY: requests.get(MEMORY, _DEFAULT_MEMORY),
+    }
 
 
 def _allocated(

@@ -30,7 +30,7 @@ NAME: Final = "DynamicResources"
 OPTIONAL_NODE_OPERATIONS: Final = "DRAOptionalNodeOperations"
 
 Allocate = Callable[[CycleState, NodeInfo], Outcome]
-Prepare = Callable[[Sequence[ResourceClaim], Snapshot, Environment], PreparedClaims]
+Prepare = Callable[[Sequence[ResourceClaim], Snapshot, Environment], PreparedClaims | None]
 
 
 def _refusal(kind: ReasonKind, message: str, claim: str = "", request: str = "") -> Status:
@@ -205,7 +205,7 @@ class _Unavailable:
 def _look_at_allocated(state: CycleState, node: NodeInfo) -> _Unavailable | Status | None:
     uids: list[str] = []
     first: Status | None = None
-    for pod_claim in state.claims:
+    for pod_claim in state.allocated:
         claim = pod_claim.claim
         allocation = claim.status.allocation
         if allocation is None:
@@ -316,6 +316,8 @@ def binding_problem(claim: ResourceClaim, now: datetime, timeout: timedelta) -> 
 def allocate_on(state: CycleState, node: NodeInfo) -> Outcome:
     """Search devices of one node for all unallocated claims together."""
     environment = state.environment
+    if state.prepared is None:
+        raise AssertionError(f"pod {state.pod.key} has no claims to allocate")
     return allocate_prepared(
         state.prepared,
         node.for_allocator,
@@ -358,7 +360,7 @@ def filter_node(state: CycleState, node: NodeInfo, allocate: Allocate = allocate
 
 def _node_allocatable(state: CycleState, allocations: Iterable[AllocationResult]) -> Status | None:
     """Refuse devices that also take or bring cpu or memory: those would have to be counted for the node, and are not."""
-    earlier = (pod_claim.claim.status.allocation for pod_claim in state.claims)
+    earlier = (pod_claim.claim.status.allocation for pod_claim in state.allocated)
     for allocation in (*allocations, *(known for known in earlier if known is not None)):
         for result in allocation.devices.results or ():
             device = result.device_id
@@ -402,10 +404,10 @@ def claim_to_give_back(
 
     Source: `PostFilter` of the plugin.
     """
-    if any(verdict.fits for verdict in verdicts.values()):
+    if not state.allocated or any(verdict.fits for verdict in verdicts.values()):
         return None
     unavailable = {uid for verdict in verdicts.values() for uid in verdict.unavailable}
-    for pod_claim in state.claims:
+    for pod_claim in state.allocated:
         consumers = pod_claim.claim.status.reserved_for or ()
         is_idle = not consumers or (
             len(consumers) == 1 and consumers[0].uid == state.pod.metadata.uid

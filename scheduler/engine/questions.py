@@ -1,0 +1,120 @@
+"""A question: all that an attempt asks of a node, without the names of the pod that asks.
+
+Pods of one template ask the same, and the answers of nodes are kept with the question. The claims of a question carry
+placeholders for names, which cannot be in any real text, so that a refusal can be handed to each pod in its own words.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from allocator import PreparedClaims
+from allocator.model.claims import ResourceClaim
+from allocator.model.devices import DeviceClass
+from allocator.model.hooks import enc_hook
+from allocator.model.meta import ObjectMeta
+from allocator.outcome import Reason
+from scheduler.engine.answers import Answer
+from scheduler.framework.cycle_state import CycleState, FilterResult
+from scheduler.framework.status import Status
+from scheduler.model import ClusterSnapshot
+
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=enc_hook, order="deterministic")
+
+
+def question_key(state: CycleState) -> bytes:
+    """Everything of the pod that predicates, search and scorers read, as bytes; contents of classes apart."""
+    spec = state.pod.spec
+    affinity = None if spec.affinity is None else spec.affinity.node_affinity
+    asked: tuple[Any, ...] = (
+        tuple(claim.spec for claim in state.unallocated),
+        spec.node_name,
+        spec.node_selector,
+        affinity,
+        spec.tolerations,
+        state.requests,
+        state.scoring_requests,
+        sorted((port.port, port.protocol, port.ip) for port in state.ports),
+        sorted(state.backed_resources),
+    )
+    return _ENCODER.encode(asked)
+
+
+def anonymous(claims: Sequence[ResourceClaim]) -> tuple[ResourceClaim, ...]:
+    """Claims with placeholders for names."""
+    return tuple(
+        ResourceClaim(
+            metadata=ObjectMeta(namespace="\x01", name=_placeholder(index)), spec=claim.spec
+        )
+        for index, claim in enumerate(claims)
+    )
+
+
+def _placeholder(index: int) -> str:
+    return f"\x02{index}\x02"
+
+
+def named(status: Status, claims: Sequence[ResourceClaim]) -> Status:
+    """A status about anonymous claims, in the words of a pod's own claims."""
+    reason = status.reason
+    if reason is None or "\x02" not in reason.message + reason.claim:
+        return status
+    message, claim = reason.message, reason.claim
+    for index, real in enumerate(claims):
+        message = message.replace(f"\x01/{_placeholder(index)}", real.key)
+        message = message.replace(_placeholder(index), real.metadata.name)
+        if claim == _placeholder(index):
+            claim = real.metadata.name
+    named_reason = Reason(
+        kind=reason.kind,
+        message=message,
+        claim=claim,
+        request=reason.request,
+        devices=reason.devices,
+    )
+    return Status(status.code, named_reason, status.plugin)
+
+
+class Question:
+    """A question with the answers of nodes.
+
+    Attributes:
+        key: the question itself.
+        prepared: the anonymous claims, ready for the search; None without claims.
+        classes: (name, content) of each class that a claim names; None: it does not exist.
+        answers: node name -> the last answer.
+        failure: the snapshot at which no node could do, and what they said of anonymous claims.
+    """
+
+    __slots__ = ("answers", "classes", "failure", "key", "prepared")
+
+    def __init__(
+        self,
+        key: bytes,
+        prepared: PreparedClaims | None,
+        classes: tuple[tuple[str, DeviceClass | None], ...],
+    ) -> None:
+        self.key = key
+        self.prepared = prepared
+        self.classes = classes
+        self.answers: dict[str, Answer] = {}
+        self.failure: tuple[ClusterSnapshot, FilterResult] | None = None
+
+    def is_current(self, classes: Mapping[str, DeviceClass]) -> bool:
+        """Whether all classes it names are still the same objects."""
+        return all(classes.get(name) is content for name, content in self.classes)
+
+
+def classes_named(
+    claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass]
+) -> tuple[tuple[str, DeviceClass | None], ...]:
+    """The classes that claims name, with their contents."""
+    names: dict[str, None] = {}
+    for claim in claims:
+        for request in claim.spec.devices.requests or ():
+            if request.exactly is not None:
+                names[request.exactly.device_class_name] = None
+            for alternative in request.first_available or ():
+                names[alternative.device_class_name] = None
+    return tuple((name, classes.get(name)) for name in names)
