@@ -110,6 +110,11 @@ def lease_path(namespace: str, name: str = "") -> str:
     return f"{base}/{name}" if name else base
 
 
+def _epoch_of(lease: Lease) -> int:
+    """From 1, so that a first leader is told from no election."""
+    return (lease.spec.lease_transitions or 0) + 1
+
+
 async def _read(
     client: ApiClient, namespace: str, name: str, timeout_seconds: float
 ) -> Lease | None:
