@@ -7,6 +7,7 @@ import json
 import random
 from collections import Counter
 
+from allocator.requests import Compiler
 from tests.conformance.answers import depends_on_node, difference
 from tests.conformance.generate import question, tags
 from tests.conformance.objects import Json
@@ -25,22 +26,22 @@ def _comparable(answer: Json) -> bool:
     return answer["outcome"] not in ("panic", "timeout") and answer.get("steps", 0) <= _MAX_STEPS
 
 
-def compare(oracle: Oracle, asked: Json) -> str | None:
+def compare(oracle: Oracle, asked: Json, cel: Compiler) -> str | None:
     """Ask both; what differs, or None."""
     try:
         answer = oracle.ask(asked)
     except ValueError:
         return None
-    return difference(answer, ours(asked)) if _comparable(answer) else None
+    return difference(answer, ours(asked, cel)) if _comparable(answer) else None
 
 
-def keep(oracle: Oracle, asked: Json, problem: str) -> str:
+def keep(oracle: Oracle, asked: Json, problem: str, cel: Compiler) -> str:
     """Make a differing question small and keep it with upstream's answer; returns its name."""
     kind = problem.split(":", maxsplit=1)[0]
 
     def still_fails(smaller: Json) -> bool:
         try:
-            found = compare(oracle, smaller)
+            found = compare(oracle, smaller, cel)
         except (KeyError, TypeError, IndexError, AttributeError):
             return False
         return found is not None and found.startswith(kind)
@@ -50,7 +51,7 @@ def keep(oracle: Oracle, asked: Json, problem: str) -> str:
     small["id"] = name
     answer = entry(small, oracle.ask(small))
     REGRESSIONS.mkdir(exist_ok=True)
-    body = {"found": compare(oracle, small), "question": small, "answer": answer}
+    body = {"found": compare(oracle, small, cel), "question": small, "answer": answer}
     (REGRESSIONS / f"{name}.json").write_text(json.dumps(body, indent=1, sort_keys=True) + "\n")
     return name
 
@@ -101,7 +102,7 @@ class _Table:
         return True
 
 
-def run(oracle: Oracle, cases: int, seed: int, keep_going: int) -> bool:
+def run(oracle: Oracle, cel: Compiler, cases: int, seed: int, keep_going: int) -> bool:
     """Ask `cases` random questions; True when nothing differs and nothing was too rare."""
     table, differences = _Table(), 0
     for number in range(cases):
@@ -112,10 +113,10 @@ def run(oracle: Oracle, cases: int, seed: int, keep_going: int) -> bool:
             table.skipped += 1
             continue
         table.add(asked, answer)
-        problem = difference(answer, ours(asked))
+        problem = difference(answer, ours(asked, cel))
         if problem is not None:
             differences += 1
-            name = keep(oracle, asked, problem)
+            name = keep(oracle, asked, problem, cel)
             print(f"{asked['id']}: {problem[:300]}\n  kept as {name}")
             if differences >= keep_going:
                 print(f"ended after {number + 1} of {cases} cases")

@@ -5,7 +5,8 @@ do not exist, so that every sort of error is met too.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from tests.conformance.objects import Json
 
@@ -46,6 +47,15 @@ _REGEXES = ('"a.*"', '"^[a-z]+$"', '"[0-9]+"', '"A|b"', '"(x)(1)"', '"é"', '".{
 _VERSIONS = ('"1.0.0"', '"1.2.3"', '"2.0.0-alpha.1"', '"1.0.0+b1"', '"10.0.0"')
 _QUANTITIES = ('"1"', '"4"', '"1Gi"', '"1024Mi"', '"500m"', '"1.5"', '"1e3"', '"-2"', '"80Gi"')
 _DURATIONS = ('"1h"', '"90m"', '"1.5s"', '"100ms"')
+
+_LITERALS = {
+    "bool": ("true", "false"), "int": ("0", "1", "2", "3", "-1", "10", "0x1F", "9223372036854775807"),
+    "double": ("0.0", "1.0", "1.5", "-2.5", "1e3"), "string": _STRINGS, "version": _VERSIONS,
+    "quantity": _QUANTITIES, "duration": _DURATIONS,
+    "ints": ("[1, 2, 3]", "[]", "[2]", "[3, 1, 2, 1]", "lists.range(4)"),
+    "strings": ('["a", "b"]', '["A100"]', '["b", "a", "b"]', '"a,b,c".split(",")'),
+    "map": ('{"a": 1, "b": 2}', '{"a": 1}', '{"x": 3, "a": 0}'),
+}  # fmt: skip
 
 
 def device(rng: random.Random) -> Json:
@@ -110,9 +120,10 @@ class Grammar:
             return self._bind(kind, depth)
         if conditional < 0.08:
             return f"dyn({self.text(kind, depth - 1)})"
-        return self._pick(self._rules[kind])(depth - 1)
+        rule: Callable[[int], str] = self._pick(self._rules[kind])
+        return rule(depth - 1)
 
-    def _pick(self, items):
+    def _pick(self, items: Sequence[Any]) -> Any:
         return items[self._rng.randrange(len(items))]
 
     # Leaves: literals, attributes, capacities, variables of macros.
@@ -157,29 +168,10 @@ class Grammar:
         return f'device.capacity["{self._domain()}"].{self._name(("mem", "cores"))}'
 
     def _literal(self, kind: str) -> str:
-        match kind:
-            case "bool":
-                return self._pick(("true", "false"))
-            case "int":
-                return self._pick(("0", "1", "2", "3", "-1", "10", "0x1F", "9223372036854775807"))
-            case "double":
-                return self._pick(("0.0", "1.0", "1.5", "-2.5", "1e3"))
-            case "string":
-                return self._pick(_STRINGS)
-            case "version":
-                return f"semver({self._pick(_VERSIONS)})"
-            case "quantity":
-                return f"quantity({self._pick(_QUANTITIES)})"
-            case "ints":
-                return self._pick(("[1, 2, 3]", "[]", "[2]", "[3, 1, 2, 1]", "lists.range(4)"))
-            case "strings":
-                return self._pick(
-                    ('["a", "b"]', '["A100"]', '["b", "a", "b"]', '"a,b,c".split(",")')
-                )
-            case "duration":
-                return f"duration({self._pick(_DURATIONS)})"
-            case _:
-                return self._pick(('{"a": 1, "b": 2}', '{"a": 1}', '{"x": 3, "a": 0}'))
+        if kind in ("version", "quantity", "duration"):
+            maker = "semver" if kind == "version" else kind
+            return f"{maker}({self._pick(_LITERALS[kind])})"
+        return self._pick(_LITERALS[kind])
 
     # Bool.
 
@@ -293,7 +285,8 @@ class Grammar:
             lambda: f"isURL({self.text('string', depth)})",
             lambda: f"type({self.text('string', depth)}) == string",
         )
-        return self._pick(texts)()
+        text: str = self._pick(texts)()
+        return text
 
     # Other kinds.
 
@@ -315,7 +308,8 @@ class Grammar:
             lambda: f"{self.text('duration', depth)}.{self._pick(('getMinutes', 'getSeconds', 'getMilliseconds'))}()",
             lambda: f"-({self.text('int', depth)})",
         )  # fmt: skip
-        return self._pick(texts)()
+        text: str = self._pick(texts)()
+        return text
 
     def _int_index(self, depth: int) -> str:
         if self._rng.random() < 0.3:
@@ -328,7 +322,8 @@ class Grammar:
             lambda: f"double({self.text('int', depth)})", lambda: f"double({self.text('string', depth)})",
             lambda: f"{self.text('quantity', depth)}.asApproximateFloat()",
         )  # fmt: skip
-        return self._pick(texts)()
+        text: str = self._pick(texts)()
+        return text
 
     def _concat(self, depth: int) -> str:
         return f"({self.text('string', depth)} + {self.text('string', depth)})"
@@ -352,7 +347,8 @@ class Grammar:
             lambda: f'"%s-%d".format([{self.text("string", depth)}, {self.text("int", depth)}])',
             lambda: f"strings.quote({self.text('string', depth)})",
         )
-        return self._pick(texts)()
+        text: str = self._pick(texts)()
+        return text
 
     def _string_index(self, depth: int) -> str:
         return f"{self.text('strings', depth)}[{self._pick(('0', '1', self.text('int', depth)))}]"
@@ -385,7 +381,8 @@ class Grammar:
                 f"{self.text('ints', depth)}.sortBy(x, {self._inside([('x', 'int')], 'int', depth)})"
             ),
         )
-        return self._pick(texts)()
+        text: str = self._pick(texts)()
+        return text
 
     def _strings_call(self, depth: int) -> str:
         texts = (
@@ -404,7 +401,8 @@ class Grammar:
                 f"{self.text('strings', depth)}.{self._pick(('sort', 'distinct', 'reverse'))}()"
             ),
         )
-        return self._pick(texts)()
+        text: str = self._pick(texts)()
+        return text
 
     def _duration_call(self, depth: int) -> str:
         return f"({self.text('duration', depth)} {self._pick('+-')} {self.text('duration', depth)})"

@@ -6,9 +6,11 @@ feature or outcome was too rare to mean anything.
 """
 
 import argparse
+import json
 import sys
 
-from tests.conformance import fuzz, fuzz_cel, record
+from allocator.cel import Compiler
+from tests.conformance import fuzz, fuzz_cel, fuzz_quantity, fuzz_validate, record
 from tests.conformance.answers import difference
 from tests.conformance.cases import questions
 from tests.conformance.ours import ours
@@ -17,7 +19,7 @@ from tests.conformance.upstream import Oracle
 
 def check_record(oracle: Oracle) -> int:
     """Compare upstream's fresh answers to the record and to ours; returns the number of differences."""
-    recorded, differences = record.load(), 0
+    recorded, differences, cel = record.load(), 0, Compiler()
     for name, question in questions().items():
         answer = oracle.ask(question)
         known = recorded.get(name)
@@ -27,16 +29,32 @@ def check_record(oracle: Oracle) -> int:
         elif not record.same_answer(known, answer):
             print(f"{name}: the record says {known['outcome']}, upstream now {answer['outcome']}")
             differences += 1
-        problem = difference(answer, ours(question))
+        problem = difference(answer, ours(question, cel))
         if problem is not None:
             print(f"{name}: {problem}")
             differences += 1
     for kept in record.regressions():
-        problem = difference(oracle.ask(kept["question"]), ours(kept["question"]))
+        problem = difference(oracle.ask(kept["question"]), ours(kept["question"], cel))
         if problem is not None:
             print(f"regression {kept['question']['id']}: {problem}")
             differences += 1
     print(f"recorded cases: {len(recorded)}, differences: {differences}")
+    return differences
+
+
+def check_corpus(oracle: Oracle) -> int:
+    """Ask the CEL corpus and the kept differences afresh; returns the number of wrong verdicts in the files."""
+    differences = 0
+    files = (fuzz_cel.KEPT.parent / "cel-corpus.jsonl", fuzz_cel.KEPT)
+    cases = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    for case in cases:
+        answer = oracle.ask(case)
+        if answer["result"] != case["expected"]:
+            print(
+                f"{case['id']}: the corpus says {case['expected']}, upstream now {answer['result']}"
+            )
+            differences += 1
+    print(f"CEL corpus: {len(cases)} cases, differences from the record: {differences}")
     return differences
 
 
@@ -58,6 +76,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--cel", type=int, default=None, help="random CEL pairs (default: as --cases)"
     )
+    parser.add_argument("--objects", type=int, default=0,
+                        help="random objects for validation (builds a larger program)")  # fmt: skip
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--record", action="store_true", help="write the record instead of checking"
@@ -71,10 +91,18 @@ def main(arguments: list[str]) -> int:
             write_record(oracle)
             return 0
         failed = check_record(oracle) > 0
-        failed |= not fuzz.run(oracle, options.cases, options.seed, options.keep_going)
+        failed |= not fuzz.run(oracle, Compiler(), options.cases, options.seed, options.keep_going)
+    with Oracle("quantity") as oracle:
+        failed |= not fuzz_quantity.run(oracle, options.cases, options.seed, options.keep_going)
     with Oracle("cel") as oracle:
         pairs = options.cases if options.cel is None else options.cel
+        failed |= check_corpus(oracle) > 0
         failed |= not fuzz_cel.run(oracle, pairs, options.seed, options.keep_going)
+    if options.objects:
+        with Oracle(program="validate") as oracle:
+            failed |= not fuzz_validate.run(
+                oracle, options.objects, options.seed, options.keep_going
+            )
     return 1 if failed else 0
 
 

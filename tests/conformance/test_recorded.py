@@ -2,6 +2,7 @@
 
 import pytest
 
+from allocator.cel import Compiler
 from tests.conformance import record
 from tests.conformance.answers import difference
 from tests.conformance.cases import CASES, questions
@@ -12,6 +13,11 @@ pytestmark = pytest.mark.conformance
 _QUESTIONS = questions()
 _RECORD = record.load()
 _REGRESSIONS = {item["question"]["id"]: item for item in record.regressions()}
+
+
+@pytest.fixture(scope="module")
+def cel():
+    return Compiler()
 
 
 def _short(answer):
@@ -37,11 +43,11 @@ def test_upstream_answered_as_the_case_says(entry):
 
 
 @pytest.mark.parametrize("name", sorted(_QUESTIONS))
-def test_our_answer_is_the_recorded_one(name):
-    assert difference(_RECORD[name], ours(_QUESTIONS[name])) is None
+def test_our_answer_is_the_recorded_one(name, cel):
+    assert difference(_RECORD[name], ours(_QUESTIONS[name], cel)) is None
 
 
 @pytest.mark.parametrize("name", sorted(_REGRESSIONS))
-def test_a_difference_found_once_stays_fixed(name):
+def test_a_difference_found_once_stays_fixed(name, cel):
     kept = _REGRESSIONS[name]
-    assert difference(kept["answer"], ours(kept["question"])) is None
+    assert difference(kept["answer"], ours(kept["question"], cel)) is None

@@ -23,9 +23,9 @@ def build(program: str = "oracle") -> Path:
 class Oracle(AbstractContextManager["Oracle"]):
     """One long-lived oracle process; answers come in the order of the questions."""
 
-    def __init__(self, kind: str, program: str = "oracle") -> None:
+    def __init__(self, *arguments: str, program: str = "oracle") -> None:
         self._process = subprocess.Popen(
-            [str(build(program)), kind],
+            [str(build(program)), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "GOGC": "400"},

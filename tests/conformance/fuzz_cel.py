@@ -1,0 +1,58 @@
+"""Differential fuzzing of CEL: random expressions over random devices, to upstream and to us.
+
+What differs is kept in `cel/regressions.jsonl`. Not more than one pair in 5,000 may differ.
+"""
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+from allocator.cel import Compiler
+from tests.conformance.generate_cel import question
+from tests.conformance.objects import Json
+from tests.conformance.ours_cel import ours
+from tests.conformance.upstream import Oracle
+
+KEPT = Path(__file__).parent / "cel" / "regressions.jsonl"
+_ONE_IN = 5000
+
+
+def _smaller(asked: Json, oracle: Oracle, compiler: Compiler) -> Json:
+    """Drop attributes and capacities of the device that do not matter."""
+    for part in ("attributes", "capacity"):
+        for key in list(asked["device"].get(part) or ()):
+            rest = {name: value for name, value in asked["device"][part].items() if name != key}
+            trial = {**asked, "device": {**asked["device"], part: rest}}
+            if oracle.ask(trial)["result"] != ours(trial, compiler)["result"]:
+                asked = trial
+    return asked
+
+
+def run(oracle: Oracle, pairs: int, seed: int, keep_going: int, *, keep: bool = True) -> bool:
+    """Ask `pairs` random expressions; True when at most one in 5,000 differs."""
+    compiler = Compiler()
+    verdicts: Counter[str] = Counter()
+    differences = 0
+    for number in range(pairs):
+        asked = question(random.Random(f"{seed}/{number}"), f"random-{seed}-{number}")
+        oracle.send(asked)
+        mine = ours(asked, compiler)
+        answer = oracle.receive()
+        verdicts[answer["result"]] += 1
+        if answer["result"] == mine["result"]:
+            continue
+        differences += 1
+        small = _smaller(asked, oracle, compiler)
+        print(f"{asked['id']}: {small['expr']}\n  upstream {answer['result']} ({answer.get('message', '')[:200]})\n"
+              f"  ours {mine['result']} ({mine.get('message', '')[:200]})")  # fmt: skip
+        if keep:
+            with KEPT.open("a") as file:
+                file.write(
+                    json.dumps({**small, "expected": answer["result"]}, sort_keys=True) + "\n"
+                )
+        if differences >= keep_going:
+            print(f"ended after {number + 1} of {pairs} pairs")
+            break
+    print(f"random CEL pairs: {pairs}, seed {seed}, {dict(verdicts)}, differences: {differences}")
+    return differences * _ONE_IN <= pairs

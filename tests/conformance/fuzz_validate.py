@@ -1,0 +1,203 @@
+"""Differential fuzzing of API validation: good objects of every kind, one to three things changed in each.
+
+Compared are the verdict (accepted or refused) and the set of fields complained about, the latter only as a figure: both
+sides may stop at different places of a broken part.
+"""
+
+import copy
+import random
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from allocator.features import Features
+from scheduler.validation import Severity, validate_object
+from tests.conformance import objects as o
+from tests.conformance.objects import Json
+from tests.conformance.upstream import Oracle
+
+_LABEL = "resource.kubernetes.io/admin-access"
+_OPAQUE = {"driver": o.DRIVER, "parameters": {"a": 1}}
+_SELECTORS = o.selectors('device.driver == "dra.example.com"')
+
+_DEVICE = {
+    "name": "d0",
+    "attributes": {
+        "n": {"int": 1}, "model": {"string": "x"}, "ok": {"bool": True}, "v": {"version": "1.0.0"},
+        "std.example.com/zone": {"string": "z"},
+    },
+    "capacity": {
+        "m": {"value": "8", "requestPolicy": {"default": "2", "validRange": {"min": "2", "step": "2", "max": "8"}}},
+        "k": {"value": "4", "requestPolicy": {"default": "1", "validValues": ["1", "2", "3"]}},
+    },
+    "allowMultipleAllocations": True,
+    "taints": [{"key": "example.com/t", "value": "v", "effect": "NoSchedule"}],
+    "consumesCounters": [{"counterSet": "cs", "counters": {"m": {"value": "1"}}}],
+    "bindsToNode": True,
+    "bindingConditions": ["ready"],
+    "bindingFailureConditions": ["broken"],
+}  # fmt: skip
+_BASES: dict[str, Json] = {
+    "ResourceSlice": o.slice_("slice", _DEVICE, o.device("d1", cap={"m": "1Gi"}), gen=1),
+    "counters": o.slice_("slice", counters=[o.counter_set("cs", m=8, k=4), o.counter_set("cs2", m=1)]),
+    "selected": o.slice_("slice", o.device("d0"), node=None, nodeSelector=o.label_selector(
+        [o.expression("zone", "In", "a"), o.expression("n", "Gt", "1"), o.expression("x", "Exists")])),
+    "per device": o.slice_("slice", o.device("d0", nodeName="n"), o.device("d1", allNodes=True),
+                           o.device("d2", nodeSelector=o.label_selector([o.expression("zone", "In", "a")])),
+                           node=None, perDeviceNodeSelection=True),
+    "ResourceClaim": o.claim(
+        "claim",
+        o.request("r0", 2, cls="gpu", sel=('device.driver == "dra.example.com"',), cap={"m": 1}, adminAccess=False,
+                  tol=[{"key": "t", "operator": "Equal", "value": "v", "effect": "NoExecute", "tolerationSeconds": 3}]),
+        o.first_of("r1", o.alternative("s0", "all", cls="gpu"), o.alternative("s1", 1, cls="gpu", sel=("true",))),
+        constraints=[o.match("dra.example.com/n", "r0", "r1/s0"), o.distinct("std.example.com/zone")],
+        config=[("all", []), ("some", ["r0", "r1/s1"])],
+    ),
+    "DeviceClass": o.device_class("class", "true", config=["x"]),
+    "DeviceTaintRule": o.taint_rule("rule", o.taint("t", "v"), driver=o.DRIVER, pool="p", device="d"),
+}  # fmt: skip
+_BASES["DeviceClass"]["spec"]["extendedResourceName"] = "example.com/gpu"
+_BASES["ResourceClaimTemplate"] = {
+    "metadata": {"name": "template", "namespace": "default"},
+    "spec": {"metadata": {"labels": {"a": "b"}}, "spec": _BASES["ResourceClaim"]["spec"]},
+}
+
+_TEXTS = ("", "A", "a.b", "a" * 33, "a" * 64, "a" * 254, "a b", "a/b", "a/b/c", "-a", "é", "a_b", "9a", "example.com/x",
+          "x.", "EXAMPLE.com", "*", "Exists", "Equal", "In", "Gt", "All", "ExactCount", "NoSchedule", "1.0", "v1.0.0",
+          "true", "1", "((", "device.nope", "kubernetes.io/x", "r0", "r1", "r1/s1", "d0", "cs")  # fmt: skip
+_NUMBERS = (0, 1, -1, 2, 33, 129, 2**31, 2**63 - 1)
+_QUANTITIES = ("0", "1", "2", "3", "8", "9", "-1", "500m", "1Gi", "abc", "", "1e30", "2.5")
+# Fields that may be added to an object that has one of the others.
+_EXTRA: dict[str, Json] = {
+    "driver": {"allNodes": True, "nodeName": "n", "perDeviceNodeSelection": True, "skipNodeOperations": ["*"],
+               "sharedCounters": [o.counter_set("cs", m=1)], "partitionTypeAttribute": "a.b/c", "devices": [o.device("dx")],
+               "nodeSelector": o.label_selector([o.expression("zone", "In", "a")])},
+    "attributes": {"nodeName": "n", "allNodes": True, "taints": [o.taint("t", "", "None")] * 17,
+                   "bindingConditions": ["a", "b", "c", "d", "e"], "bindingFailureConditions": ["ready"]},
+    "int": {"string": "x", "bool": False, "version": "1.2.3"},
+    "string": {"int": 1, "bool": True},
+    "value": {"requestPolicy": {"default": "1"}},
+    "deviceClassName": {"adminAccess": True, "count": 3, "allocationMode": "All", "capacity": {"requests": {"a b": "-1"}},
+                        "tolerations": [{"key": "t"}] * 17, "derivedAttributes": [{"name": "a.b/c", "expression": "1"}]},
+    "matchAttribute": {"distinctAttribute": "a.b/c"},
+    "counterSet": {"compatibilityGroups": ["g"]},
+    "taint": {"deviceSelector": {"driver": "", "pool": "a b", "device": "A"}},
+    "exactly": {"firstAvailable": [o.alternative("s9", cls="x")]},
+}  # fmt: skip
+
+
+def _nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if path:
+        yield path
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _nodes(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _nodes(item, (*path, index))
+
+
+def _change(rng: random.Random, root: Json, path: tuple[Any, ...]) -> None:
+    """Delete, replace, repeat, rename or add something at a path."""
+    parent: Any = root
+    for step in path[:-1]:
+        parent = parent[step]
+    last = path[-1]
+    value = parent[last]
+    kind = rng.random()
+    if kind < 0.15:
+        del parent[last]
+    elif isinstance(value, bool):
+        parent[last] = not value
+    elif isinstance(value, int):
+        parent[last] = rng.choice(_NUMBERS)
+    elif isinstance(value, str):
+        parent[last] = rng.choice(
+            _QUANTITIES if last in ("value", "default", "min", "max", "step", "m", "k") else _TEXTS
+        )
+    elif isinstance(value, list):
+        copies = rng.choice((0, 2, 2, 5, 9, 17, 33, 65, 129))
+        grown = [copy.deepcopy(item) for _ in range(copies) for item in value][: max(copies, 0)]
+        if rng.random() < 0.5:
+            for index, item in enumerate(grown):
+                if isinstance(item, dict) and "name" in item:
+                    item["name"] = f"x{index}"
+        parent[last] = grown
+    elif isinstance(value, dict):
+        _change_object(rng, value, last)
+
+
+def _change_object(rng: random.Random, value: Json, name: Any) -> None:
+    if name in ("attributes", "capacity", "counters", "labels"):
+        key = rng.choice(list(value)) if value else None
+        if key is not None and rng.random() < 0.8:
+            value[rng.choice(_TEXTS)] = copy.deepcopy(value[key])
+        else:
+            value.update({f"x{i}": copy.deepcopy(value[key]) for i in range(33)} if key else {})
+        return
+    for marker, extra in _EXTRA.items():
+        if marker in value and rng.random() < 0.7:
+            added = rng.choice(list(extra))
+            value[added] = copy.deepcopy(extra[added])
+            return
+    value.clear()
+
+
+def question(rng: random.Random, name: str) -> Json:
+    """A good object with one to three changes."""
+    base = rng.choice(list(_BASES))
+    obj = copy.deepcopy(_BASES[base])
+    kind = base if base[0].isupper() else "ResourceSlice"
+    obj = {"apiVersion": "resource.k8s.io/v1", "kind": kind, **obj}
+    obj["metadata"].pop("uid", None)
+    if rng.random() < 0.03:
+        obj["metadata"]["name"] = rng.choice(("", "A", "a_b", "a" * 254, "a.b"))
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        paths = [path for path in _nodes(obj.get("spec", {}), ("spec",)) if len(path) > 1]
+        if paths:
+            _change(rng, obj, rng.choice(paths))
+    return {"id": name, "object": obj, "adminNamespace": rng.random() < 0.5}
+
+
+def ours(asked: Json) -> list[tuple[str, str]]:
+    """Our errors: path and message."""
+    labels = {_LABEL: "true"} if asked.get("adminNamespace") else {}
+    namespaces = {"default": labels}
+    features = Features.for_version("1.37")
+    found = validate_object(asked["object"], features=features, namespaces=namespaces)
+    return [(item.path, item.message) for item in found if item.severity is Severity.ERROR]
+
+
+def difference(asked: Json, answer: Json) -> str | None:
+    """What differs in the verdict, or None."""
+    refused, mine = answer["result"] in ("invalid", "decode_error"), ours(asked)
+    if refused == bool(mine):
+        return None
+    if refused:
+        return f"upstream refuses: {answer['message'][:300]}"
+    return f"only we refuse: {mine[:3]}"
+
+
+def run(oracle: Oracle, cases: int, seed: int, keep_going: int) -> bool:
+    """Ask `cases` random questions; True when no verdict differs."""
+    outcomes: Counter[str] = Counter()
+    differences = same_fields = refused = 0
+    for number in range(cases):
+        asked = question(random.Random(f"{seed}/{number}"), f"object-{seed}-{number}")
+        answer = oracle.ask(asked)
+        outcomes[answer["result"]] += 1
+        if answer["result"] == "panic" or "unknown field" in answer.get("message", ""):
+            continue  # fields that nobody knows are dropped, with a warning, unless a client asks for strictness
+        problem = difference(asked, answer)
+        if problem is not None:
+            differences += 1
+            print(f"{asked['id']}: {problem}")
+            if differences >= keep_going:
+                break
+        elif answer["result"] == "invalid":
+            refused += 1
+            fields = {cause["field"] for cause in answer["causes"]}
+            same_fields += fields == {path for path, _ in ours(asked)}
+    print(f"random objects: {cases}, seed {seed}, {dict(outcomes)}, differences: {differences}; "
+          f"same fields named in {same_fields} of {refused} refusals")  # fmt: skip
+    return not differences

@@ -1,0 +1,24 @@
+"""Our CEL, asked with the same questions as upstream's."""
+
+import msgspec
+
+from allocator.cel import Compiler, prepare_device
+from allocator.errors import CelCompileError, CelError
+from allocator.model.devices import Device
+from allocator.model.hooks import dec_hook
+from tests.conformance.objects import Json
+
+
+def ours(question: Json, compiler: Compiler) -> Json:
+    """`{"result": true|false|compile_error|runtime_error, "message"}` for an expression and a device."""
+    body = dict(question["device"])
+    driver = body.pop("driver", "")
+    device = msgspec.convert({"name": "d", **body}, Device, dec_hook=dec_hook)
+    try:
+        program = compiler.selector(question["expr"])
+        matches = program.evaluate(prepare_device(driver, device))
+    except CelCompileError as error:
+        return {"result": "compile_error", "message": error.message}
+    except CelError as error:
+        return {"result": "runtime_error", "message": error.message}
+    return {"result": "true" if matches else "false"}
