@@ -94,6 +94,32 @@ async def test_case_26_a_claim_that_somebody_else_allocates_first_keeps_that_all
     assert len(faulty.recorder.allocations("mine")) == 1
 
 
+async def test_case_41_a_device_that_another_writer_took_first_is_given_up(
+    faulty: Cluster, proxy: FaultProxy
+) -> None:
+    await faulty.add_nodes(1, devices=2)
+    await faulty.claim("mine")
+    await faulty.claim("theirs", finalizer=True)
+    # For a moment two claims hold the device: that is what is tested.
+    faulty.tolerated.update({"S1", "S10"})
+
+    async def take_it(call: Call) -> None:
+        allocation = call.json()["status"]["allocation"]
+        body: Object = {"status": {"allocation": allocation}}
+        await faulty.api.patch(
+            CLAIMS, "theirs", body, namespace=faulty.namespace, subresource="status"
+        )
+
+    fault = Fault(WRITE, claim_path(faulty, "mine", "/status"), before=take_it)
+    with proxy.fault(fault):
+        await faulty.pod("a", claims={"gpu": "mine"})
+        await faulty.bound("a")
+
+    assert len(fault.hit) == 1
+    held = [devices_of(await faulty.get_claim(name)) for name in ("mine", "theirs")]
+    assert sorted(device for [(_, _, device)] in held) == ["gpu-0", "gpu-1"]
+
+
 async def test_case_27_a_status_write_whose_answer_is_lost_is_not_repeated(
     faulty: Cluster, proxy: FaultProxy
 ) -> None:

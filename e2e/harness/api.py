@@ -259,18 +259,20 @@ class Api:
         answer: Object = await self.request("PATCH", path, body, content_type)
         return answer
 
-    async def apply(self, body: Object) -> Object:
-        """Server-side apply of any manifest, finding its place by discovery."""
+    async def place(self, body: Object) -> Resource:
+        """Finds by discovery where a manifest's kind lives."""
         group = body["apiVersion"]
         prefix = f"/apis/{group}" if "/" in group else f"/api/{group}"
         known = (await self.request("GET", prefix))["resources"]
         [entry] = [r for r in known if r["kind"] == body["kind"] and "/" not in r["name"]]
-        place = Resource(prefix, entry["name"], group, body["kind"], entry["namespaced"])
+        return Resource(prefix, entry["name"], group, body["kind"], entry["namespaced"])
+
+    async def apply(self, body: Object, *, dry_run: bool = False) -> Object:
+        """Server-side apply of any manifest."""
         metadata = body["metadata"]
-        path = place.path(metadata.get("namespace"), metadata["name"])
-        answer: Object = await self.request(
-            "PATCH", f"{path}?fieldManager=e2e&force=true", body, APPLY
-        )
+        path = (await self.place(body)).path(metadata.get("namespace"), metadata["name"])
+        query = "?fieldManager=e2e&force=true" + ("&dryRun=All" if dry_run else "")
+        answer: Object = await self.request("PATCH", path + query, body, APPLY)
         return answer
 
     async def delete(

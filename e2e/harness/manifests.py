@@ -22,13 +22,16 @@ CLUSTER_SCOPED = {
     "ValidatingAdmissionPolicyBinding",
 }
 
-RBAC_KINDS = {
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "Namespace",
-    "Role",
-    "RoleBinding",
-    "ServiceAccount",
+# What the service needs in the cluster besides its own pods, in an order that can be applied.
+PREREQUISITES = {
+    "Namespace": 0,
+    "ServiceAccount": 1,
+    "ClusterRole": 2,
+    "Role": 2,
+    "ClusterRoleBinding": 3,
+    "RoleBinding": 3,
+    "FlowSchema": 3,
+    "ResourceClaim": 3,
 }
 
 
@@ -56,8 +59,7 @@ def kustomization(folder: Path) -> list[Object]:
     return found
 
 
-def rbac(folder: Path) -> list[Object]:
-    """Returns the namespace, ServiceAccounts, roles and bindings, in an order that applies."""
-    order = {"Namespace": 0, "ServiceAccount": 1, "ClusterRole": 2, "Role": 2}
-    chosen = [item for item in kustomization(folder) if item["kind"] in RBAC_KINDS]
-    return sorted(chosen, key=lambda item: order.get(item["kind"], 3))
+def prerequisites(folder: Path) -> list[Object]:
+    """Returns the namespace, rights, flow schemas and the sentinel, in an order that applies."""
+    chosen = [item for item in kustomization(folder) if item["kind"] in PREREQUISITES]
+    return sorted(chosen, key=lambda item: PREREQUISITES[item["kind"]])

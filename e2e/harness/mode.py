@@ -6,7 +6,9 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Literal
 
-from e2e.harness.controlplane import SERVICE_USER, KubeScheduler
+import yaml
+
+from e2e.harness.controlplane import SERVICE_NAMESPACE, SERVICE_USER, KubeScheduler
 from e2e.harness.process import free_port
 from e2e.harness.proxy import FaultProxy
 from e2e.harness.service import Certificates, Command, Service, scheduler_config
@@ -27,6 +29,16 @@ IN_TREE_CONFIG = {
 }
 
 STANDALONE_SCHEDULER = "dra-scheduler"
+
+# Both ways to know who may write: the neighbour's lease, as the extender overlay does (safe), and
+# a lease of its own, as behind a Service (fast).
+FOLLOWED_LEASE = "dra-kube-scheduler"
+FAST_CONFIG = {
+    "apiVersion": "dra-scheduler.dev/v1alpha1",
+    "kind": "SchedulerConfiguration",
+    "extender": {"profile": "fast"},
+}
+FOLLOW_FLAGS = ("--leader-elect=false", f"--follow-lease={SERVICE_NAMESPACE}/{FOLLOWED_LEASE}")
 
 
 class Mode:
@@ -123,6 +135,7 @@ class Mode:
             self.target.folder,
             port=self._port,
             certificates=self._certificates(),
+            flags=self._flags(),
             name=f"service-{self.name}-{self._runs}",
         )
         if self.target.ours:
@@ -139,6 +152,17 @@ class Mode:
         self._scheduler = await plane.start_scheduler(
             f"kube-scheduler-{self.name}", config, plane.service_identity
         )
+
+    def _flags(self) -> tuple[str, ...]:
+        match self.name:
+            case "safe":
+                return FOLLOW_FLAGS
+            case "fast":
+                file = self.target.folder / "fast.yaml"
+                file.write_text(yaml.safe_dump(FAST_CONFIG))
+                return (f"--config={file}",)
+            case _:
+                return ()
 
     @contextlib.asynccontextmanager
     async def _reference(self) -> AsyncIterator[None]:

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from e2e.harness import manifests
-from e2e.harness.api import NAMESPACES, Api, Resource
+from e2e.harness.api import Api, Object
 from e2e.harness.audit import AuditLog
 from e2e.harness.controlplane import SERVICE_NAMESPACE, ControlPlane
 from e2e.harness.service import Certificates
@@ -19,14 +19,6 @@ from e2e.harness.service import Certificates
 DEPLOY = Path(__file__).parents[2] / "deploy"
 SERVICE_ACCOUNT = "dra-scheduler"
 TOKEN_SECONDS = 3600 * 2
-
-_RBAC = "rbac.authorization.k8s.io/v1"
-_BINDINGS = {
-    "ClusterRoleBinding": Resource(
-        f"/apis/{_RBAC}", "clusterrolebindings", _RBAC, "ClusterRoleBinding", namespaced=False
-    ),
-    "RoleBinding": Resource(f"/apis/{_RBAC}", "rolebindings", _RBAC, "RoleBinding"),
-}
 
 
 class Target:
@@ -120,17 +112,30 @@ class Target:
 
     @contextlib.asynccontextmanager
     async def granted(self, folder: Path) -> AsyncIterator[None]:
-        """Applies a kustomization's RBAC, and takes its bindings away at the end."""
-        if await self.admin.find(NAMESPACES, SERVICE_NAMESPACE) is None:
-            await self.admin.create(NAMESPACES, {"metadata": {"name": SERVICE_NAMESPACE}})
-        items = manifests.rbac(folder)
+        """Applies what a kustomization grants us, and takes the bindings away at the end."""
+        items = manifests.prerequisites(folder)
         for item in items:
             await self.admin.apply(item)
         try:
             yield
         finally:
             for item in items:
-                if item["kind"] in _BINDINGS:
-                    metadata = item["metadata"]
-                    kind = _BINDINGS[item["kind"]]
-                    await self.admin.delete(kind, metadata["name"], metadata.get("namespace"))
+                if item["kind"].endswith("RoleBinding"):
+                    await self.remove(item)
+
+    @contextlib.asynccontextmanager
+    async def applied(self, folder: Path) -> AsyncIterator[None]:
+        """Applies a whole kustomization, and removes it at the end."""
+        items = manifests.kustomization(folder)
+        for item in items:
+            await self.admin.apply(item)
+        try:
+            yield
+        finally:
+            for item in reversed(items):
+                await self.remove(item)
+
+    async def remove(self, item: Object) -> None:
+        metadata = item["metadata"]
+        kind = await self.admin.place(item)
+        await self.admin.delete(kind, metadata["name"], metadata.get("namespace"))
