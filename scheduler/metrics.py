@@ -1,0 +1,166 @@
+"""What is counted and timed, for Prometheus. The only module that knows the library.
+
+Labels are closed sets: verbs, kinds, outcomes. Never names of pods, claims or nodes.
+Source: reliability R13; `architecture.md` 5, 5.1.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+_PREFIX: Final = "dra_scheduler"
+_FAST: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_SLOW: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+
+
+class Metrics:
+    """All metrics of one process, in a registry of their own. Times are seconds."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._attempts = self._counter(
+            "scheduling_attempts", "Attempts to place a pod, by result", "result"
+        )
+        self._refusals = self._counter(
+            "refusals", "Pods refused, by the kind of the reason", "kind"
+        )
+        self._pod_seconds = self._histogram(
+            "pod_scheduling_seconds", "From the first time a pod is seen until it is bound", _SLOW
+        )
+        self._decision_seconds = self._histogram(
+            "decision_seconds", "One decision, without writes", _FAST
+        )
+        self._webhook_seconds = self._histogram(
+            "webhook_seconds", "Answering the extender's verbs", _FAST, "verb", "code"
+        )
+        self._bind_seconds = self._histogram(
+            "bind_seconds", "All writes of one bind, by outcome", _FAST, "outcome"
+        )
+        self._writes = self._counter(
+            "api_writes", "Writes to the API server, by outcome", "verb", "outcome"
+        )
+        self._queue = self._gauge("queue_pods", "Pods that wait, by queue", "queue")
+        self._relists = self._counter(
+            "relists", "Lists that replaced the cache's content, by cause", "kind", "cause"
+        )
+        self._watch_events = self._counter("watch_events", "Events taken from watches", "kind")
+        self._undecodable = self._counter(
+            "undecodable_objects", "Objects that could not be read", "kind"
+        )
+        self._recount = self._counter(
+            "recount_differences", "Places where an index was found wrong: a bug"
+        )
+        self._lag = self._histogram(
+            "cache_lag_seconds", "From a write's answer until the watch shows it", _FAST
+        )
+        self._memo = self._counter("memo_lookups", "Remembered answers, hit or miss", "result")
+        self._memo_mismatch = self._counter(
+            "memo_mismatch", "Remembered answers that a plain search contradicted: a bug"
+        )
+        self._foreign = self._counter(
+            "foreign_allocation", "Devices found in a second claim: another allocator is at work"
+        )
+        self._events_dropped = self._counter(
+            "events_dropped", "Kubernetes Events not written", "reason"
+        )
+        self._shed = self._counter("pods_shed", "Pods not queued because the queue was full")
+
+    def attempt(self, result: str) -> None:
+        """Count an attempt: `scheduled`, `unschedulable` or `error`."""
+        self._attempts.labels(result).inc()
+
+    def refused(self, kind: str) -> None:
+        """Count a refused pod by the kind of its reason."""
+        self._refusals.labels(kind).inc()
+
+    def pod_scheduled(self, seconds: float) -> None:
+        """Time a pod from first seen to bound."""
+        self._pod_seconds.observe(seconds)
+
+    def decision(self, seconds: float) -> None:
+        """Time a decision."""
+        self._decision_seconds.observe(seconds)
+
+    def webhook(self, verb: str, code: int, seconds: float) -> None:
+        """Time a webhook call."""
+        self._webhook_seconds.labels(verb, str(code)).observe(seconds)
+
+    def bind(self, outcome: str, seconds: float) -> None:
+        """Time a bind: `bound`, `failed` or `pending`."""
+        self._bind_seconds.labels(outcome).observe(seconds)
+
+    def api_write(self, verb: str, outcome: str) -> None:
+        """Count a write: `committed`, `rejected` or `unknown`."""
+        self._writes.labels(verb, outcome).inc()
+
+    def queue_depths(self, depths: Mapping[str, int]) -> None:
+        """Note how many pods wait in each queue."""
+        for queue, depth in depths.items():
+            self._queue.labels(queue).set(depth)
+
+    def relisted(self, kind: str, cause: str) -> None:
+        """Count a list that replaced the cache's content."""
+        self._relists.labels(kind, cause).inc()
+
+    def watch_event(self, kind: str) -> None:
+        """Count an event of a watch."""
+        self._watch_events.labels(kind).inc()
+
+    def undecodable(self, kind: str) -> None:
+        """Count an object that could not be read."""
+        self._undecodable.labels(kind).inc()
+
+    def recount_difference(self, count: int) -> None:
+        """Count places where an index was wrong."""
+        self._recount.inc(count)
+
+    def cache_lag(self, seconds: float) -> None:
+        """Time from a write's answer until the watch showed it."""
+        self._lag.observe(seconds)
+
+    def memo(self, *, is_hit: bool) -> None:
+        """Count a lookup of a remembered answer."""
+        self._memo.labels("hit" if is_hit else "miss").inc()
+
+    def memo_mismatch(self) -> None:
+        """Count a remembered answer that was wrong."""
+        self._memo_mismatch.inc()
+
+    def foreign_allocation(self) -> None:
+        """Count a device that another writer gave away as well."""
+        self._foreign.inc()
+
+    def event_dropped(self, reason: str) -> None:
+        """Count an Event that was not written."""
+        self._events_dropped.labels(reason).inc()
+
+    def pod_shed(self) -> None:
+        """Count a pod that found the queue full."""
+        self._shed.inc()
+
+    def watch_value(self, name: str, text: str, read: Callable[[], float]) -> None:
+        """Show a value that is read when somebody asks: in-flight claims, silence of the watches, leadership.
+
+        Args:
+            name: without prefix; once for each name.
+            text: what it is.
+            read: gives the value; quick, does not fail.
+        """
+        self._gauge(name, text).set_function(read)
+
+    def render(self) -> tuple[bytes, str]:
+        """The body of `/metrics` and its content type."""
+        return generate_latest(self.registry), CONTENT_TYPE_LATEST
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"{_PREFIX}_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"{_PREFIX}_{name}", text, labels, registry=self.registry)
+
+    def _histogram(
+        self, name: str, text: str, buckets: tuple[float, ...], *labels: str
+    ) -> Histogram:
+        return Histogram(f"{_PREFIX}_{name}", text, labels, buckets=buckets, registry=self.registry)
