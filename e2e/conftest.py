@@ -109,6 +109,8 @@ async def cluster(target: Target, mode: Mode, numbers: Iterator[int]) -> AsyncIt
 @pytest_asyncio.fixture(loop_scope="session")
 async def faulty(target: Target, mode: Mode, numbers: Iterator[int]) -> AsyncIterator[Cluster]:
     """The same, with the service behind the fault proxy."""
+    if not target.ours:
+        pytest.skip("faults need a service that the tests started")
     await mode.proxied()
     async with _corner(target, mode, numbers) as cluster:
         yield cluster

@@ -346,7 +346,7 @@ async def test_case_19_a_deleted_class_changes_the_message_of_a_waiting_pod(
     await cluster.publish(node, "gpu-0")
     after = await cluster.refused("a", cluster.device_class)
     assert after != before
-    assert await mode.service.live()
+    assert await mode.alive()
 
     await cluster.create(CLASSES, objects.device_class(cluster.device_class, cluster.driver))
     await cluster.bound("a")

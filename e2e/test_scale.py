@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from e2e.harness.api import PODS
 from e2e.harness.cluster import Cluster
 from e2e.harness.judge import devices_of
@@ -11,6 +13,7 @@ from e2e.harness.judge import devices_of
 NODES, DEVICES = 100, 8
 
 
+@pytest.mark.own_plane
 async def test_seven_hundred_pods_and_then_all_devices_exactly_once(cluster: Cluster) -> None:
     nodes = await cluster.add_nodes(NODES, devices=DEVICES)
     await cluster.template()

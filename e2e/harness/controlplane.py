@@ -174,6 +174,7 @@ class ControlPlane:
         config: dict[str, Any],
         identity: Identity | None = None,
         server: str | None = None,
+        flags: tuple[str, ...] = (),
     ) -> KubeScheduler:
         """Starts a kube-scheduler and waits until it is healthy.
 
@@ -182,6 +183,7 @@ class ControlPlane:
           config: KubeSchedulerConfiguration; its kubeconfig is filled in here.
           identity: Who it is; `system:kube-scheduler` by default.
           server: Another URL than the API server's own, such as a fault proxy's.
+          flags: Added to the command line.
         """
         connection = {
             **config.get("clientConnection", {}),
@@ -199,6 +201,7 @@ class ControlPlane:
             "--authentication-skip-lookup=true",
             "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics",
             "-v=2",
+            *flags,
         )
         scheduler = KubeScheduler(process, port)
         await process.start()

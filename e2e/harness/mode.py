@@ -8,6 +8,7 @@ from typing import Literal
 
 import yaml
 
+from e2e.harness.api import LEASES
 from e2e.harness.controlplane import SERVICE_NAMESPACE, SERVICE_USER, KubeScheduler
 from e2e.harness.process import free_port
 from e2e.harness.proxy import FaultProxy
@@ -91,6 +92,9 @@ class Mode:
                 yield mode
             return
         folder = DEPLOY / ("overlays/extender" if mode.is_extender else "base")
+        if await mode._is_deployed():
+            yield mode
+            return
         async with target.granted(folder):
             try:
                 await mode.restart(proxied=False)
@@ -103,16 +107,20 @@ class Mode:
                 if mode._service is not None:
                     await mode._service.stop()
 
+    async def alive(self) -> bool:
+        """Says whether the service answers; one that runs in the cluster is trusted to."""
+        return self._service is None or await self._service.live()
+
     async def direct(self) -> None:
         """Makes sure that the service runs and talks to the API server itself."""
-        if not self.is_ours:
+        if self._service is None:
             return
         if self._proxied or not self.service.process.running:
             await self.restart(proxied=False)
 
     async def proxied(self) -> None:
         """Makes sure that the service runs and talks through the fault proxy."""
-        if not self.is_ours:
+        if self._service is None:
             return
         if not self._proxied or not self.service.process.running:
             await self.restart(proxied=True)
@@ -145,13 +153,20 @@ class Mode:
     async def start_kube_scheduler(self) -> None:
         """Starts kube-scheduler as the extender overlay does: with our own ServiceAccount."""
         plane = self.target.plane
-        config = scheduler_config(
+        config, flags = scheduler_config(
             self.target.version, self.name, self.service.url, self._certificates()
         )
         self.scheduler_name = config["profiles"][0]["schedulerName"]
         self._scheduler = await plane.start_scheduler(
-            f"kube-scheduler-{self.name}", config, plane.service_identity
+            f"kube-scheduler-{self.name}", config, plane.service_identity, flags=flags
         )
+
+    async def _is_deployed(self) -> bool:
+        """Says whether a foreign cluster runs our Deployment: then that is what is tested."""
+        if self.target.ours:
+            return False
+        lease = await self.target.admin.find(LEASES, STANDALONE_SCHEDULER, SERVICE_NAMESPACE)
+        return bool(lease and lease["spec"].get("holderIdentity"))
 
     def _flags(self) -> tuple[str, ...]:
         match self.name:

@@ -156,23 +156,21 @@ class Service:
 
 def scheduler_config(
     version: str, profile: str, url: str, certificates: Certificates | None
-) -> dict[str, Any]:
-    """Returns what `dra-scheduler scheduler-config` prints, pointed at our extender.
-
-    Only what differs between installations is filled in: the URL and the certificate files.
-    """
-    command = [
-        str(PROGRAM),
-        "scheduler-config",
-        f"--kubernetes-version={version}",
-        f"--profile={profile}",
-    ]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    config: dict[str, Any] = yaml.safe_load(printed)
-    [extender] = config["extenders"]
-    extender["urlPrefix"] = url
-    extender["enableHTTPS"] = certificates is not None
-    extender.pop("tlsConfig", None)
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Asks `dra-scheduler scheduler-config` for kube-scheduler's configuration and flags."""
+    common = [f"--kubernetes-version={version}", f"--profile={profile}"]
+    tls: list[str] = []
     if certificates is not None:
-        extender["tlsConfig"] = certificates.client_config()
-    return config
+        files = certificates.client_config()
+        tls = [
+            f"--tls-ca-file={files['caFile']}",
+            f"--tls-cert-file={files['certFile']}",
+            f"--tls-key-file={files['keyFile']}",
+        ]
+    config: dict[str, Any] = yaml.safe_load(_print_config(*common, f"--url-prefix={url}", *tls))
+    return config, tuple(_print_config(*common, "--flags").split())
+
+
+def _print_config(*options: str) -> str:
+    command = [str(PROGRAM), "scheduler-config", *options]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
