@@ -1,5 +1,6 @@
 """Numbers with a fraction as they were written: `1.5` must reach a quantity as `1.5`, not as the nearest double."""
 
+import re
 from typing import Any, Final, Self
 
 import msgspec
@@ -25,6 +26,7 @@ class ExactNumber(float):
         return number
 
 
+_JSON_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _TREE: Final = msgspec.json.Decoder(float_hook=ExactNumber)
 
 
@@ -40,10 +42,9 @@ def decode_tree(raw: bytes) -> Any:
 
 def _encode_special(value: Any) -> Any:
     if isinstance(value, ExactNumber):
-        # A text such as `.5` or `5.` is YAML, but no JSON.
-        text = value.text
-        plain = text[:1].isdigit() and "." not in (text[-1], text[1:2] if text[0] == "0" else "")
-        return msgspec.Raw(text.encode() if plain else repr(float(value)).encode())
+        # YAML also knows numbers such as `.5`, `+1.5` and `08.0`, which are no JSON.
+        is_json = _JSON_NUMBER.fullmatch(value.text) is not None
+        return msgspec.Raw(value.text.encode() if is_json else repr(float(value)).encode())
     return enc_hook(value)
 
 

@@ -1,0 +1,150 @@
+"""Rules that several kinds share: formats, node selectors, taints, tolerations, conditions, configuration, CEL."""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from allocator.cel import compile_selector
+from allocator.errors import CelCompileError
+from allocator.model.nodes import NodeSelectorError, NodeSelectorTerm, check_term
+from scheduler.api.numbers import encode_tree
+from scheduler.validation import formats
+from scheduler.validation.cursor import Cursor
+
+MAX_EXPRESSION_BYTES: Final = 10 * 1024
+_MAX_SELECTORS: Final = 32
+_MAX_CONFIGS: Final = 32
+_MAX_PARAMETERS_BYTES: Final = 10 * 1024
+_MAX_CONDITIONS: Final = 4
+_EFFECTS: Final = ("None", "NoSchedule", "NoExecute")
+_SKIP: Final = ("NodePrepareResources", "NodeUnprepareResources", "*")
+
+
+def check_format(place: Cursor, rule: str, problem: Callable[[str], str | None]) -> None:
+    """Report if the text does not have a format."""
+    if found := problem(place.text):
+        place.report(rule, found)
+
+
+def check_object_name(obj: Cursor) -> None:
+    """Check `metadata.name`; an object with only `generateName` gets its name later."""
+    metadata = obj["metadata"]
+    if not metadata["name"].text and metadata["generateName"].text:
+        return
+    check_format(metadata["name"], "object-name", formats.subdomain)
+
+
+def check_node_selector(selector: Cursor, *, one_term: bool) -> None:
+    """Check that every term can be evaluated, and, where it must be, that there is one."""
+    rule = "node-selector"
+    terms = selector["nodeSelectorTerms"]
+    if not terms.size:
+        terms.report(rule, "must have at least one term")
+    elif one_term and terms.size != 1:
+        terms.report(rule, f"must have exactly one term, has {terms.size}")
+    for term in terms.items():
+        try:
+            check_term(msgspec.convert(term.value, NodeSelectorTerm))
+        except NodeSelectorError as error:
+            term.report(rule, str(error))
+        for requirement in term["matchExpressions"].items():
+            check_format(requirement["key"], rule, formats.label_key)
+
+
+def check_taint(taint: Cursor) -> None:
+    """Check a device taint."""
+    check_format(taint["key"], "taint", formats.label_key)
+    check_format(taint["value"], "taint", formats.label_value)
+    if not taint["effect"].text:
+        taint["effect"].report("taint", "is required")
+    elif taint["effect"].text not in _EFFECTS:
+        taint["effect"].report("taint", f"must be one of {', '.join(_EFFECTS)}")
+
+
+def check_toleration(toleration: Cursor) -> None:
+    """Check a device toleration; an empty key with Equal is accepted, as upstream does."""
+    rule = "toleration"
+    if toleration["key"].text:
+        check_format(toleration["key"], rule, formats.label_key)
+    match toleration["operator"].text:
+        case "Exists":
+            if toleration["value"].text:
+                toleration["value"].report(rule, "must be empty with operator Exists")
+        case "Equal":
+            check_format(toleration["value"], rule, formats.label_value)
+        case _:
+            toleration["operator"].report(rule, "must be Exists or Equal")
+    if toleration["effect"].text and toleration["effect"].text not in _EFFECTS:
+        toleration["effect"].report(rule, f"must be one of {', '.join(_EFFECTS)}")
+
+
+def check_binding_conditions(place: Cursor) -> None:
+    """Check the binding conditions of a device or an allocation result."""
+    rule = "binding-conditions"
+    wanted, failures = place["bindingConditions"], place["bindingFailureConditions"]
+    for conditions in (wanted, failures):
+        conditions.limit(rule, _MAX_CONDITIONS)
+        conditions.unique(rule)
+        for condition in conditions.items():
+            check_format(condition, rule, formats.label_key)
+    for condition in failures.items():
+        if condition.value in (wanted.value or ()):
+            condition.report(rule, "is also a binding condition")
+    if failures.size and not wanted.size:
+        wanted.report(rule, "is required with bindingFailureConditions")
+    if wanted.size and not failures.size:
+        failures.report(rule, "is required with bindingConditions")
+
+
+def check_skip_node_operations(operations: Cursor) -> None:
+    """Check which node operations a driver wants skipped."""
+    rule = "skip-node-operations"
+    operations.unique(rule)
+    for operation in operations.items():
+        if operation.text not in _SKIP:
+            operation.report(rule, f"must be one of {', '.join(_SKIP)}")
+    given = operations.value or ()
+    if "NodePrepareResources" in given and not {"NodeUnprepareResources", "*"} & set(given):
+        operations.report(rule, "NodePrepareResources needs NodeUnprepareResources")
+
+
+def check_expression(expression: Cursor, rule: str) -> None:
+    """Check length and syntax of a device selector."""
+    if not expression.text:
+        expression.report(rule, "is required")
+    elif len(expression.text.encode()) > MAX_EXPRESSION_BYTES:
+        expression.report(rule, f"must have at most {MAX_EXPRESSION_BYTES} bytes")
+    else:
+        try:
+            compile_selector(expression.text)
+        except CelCompileError as error:
+            expression.report(rule, f"does not compile: {error.message}")
+
+
+def check_selectors(selectors: Cursor) -> None:
+    """Check a list of selectors."""
+    selectors.limit("selectors", _MAX_SELECTORS)
+    for selector in selectors.items():
+        if not selector["cel"].present:
+            selector["cel"].report("selectors", "is required")
+        else:
+            check_expression(selector["cel"]["expression"], "selectors")
+
+
+def check_configs(configs: Cursor, *, most: int = _MAX_CONFIGS, rule: str = "config") -> None:
+    """Check a list of opaque configurations."""
+    configs.limit(rule, most)
+    for config in configs.items():
+        opaque = config["opaque"]
+        if not opaque.present:
+            opaque.report(rule, "is required")
+            continue
+        check_format(opaque["driver"], rule, formats.driver_name)
+        parameters = opaque["parameters"]
+        if not parameters.present:
+            parameters.report(rule, "is required")
+        elif not isinstance(parameters.value, dict):
+            parameters.report(rule, "must be a JSON object")
+        elif len(encode_tree(parameters.value)) > _MAX_PARAMETERS_BYTES:
+            parameters.report(rule, f"must have at most {_MAX_PARAMETERS_BYTES} bytes")
