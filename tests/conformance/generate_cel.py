@@ -6,10 +6,11 @@ do not exist, so that every sort of error is met too.
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeVar
 
 from tests.conformance.objects import Json
 
+_T = TypeVar("_T")
 DOMAIN = "dra.example.com"
 _WRONG_KIND = 0.03
 _MISSING_NAME = 0.06
@@ -123,7 +124,7 @@ class Grammar:
         rule: Callable[[int], str] = self._pick(self._rules[kind])
         return rule(depth - 1)
 
-    def _pick(self, items: Sequence[Any]) -> Any:
+    def _pick(self, items: Sequence[_T]) -> _T:
         return items[self._rng.randrange(len(items))]
 
     # Leaves: literals, attributes, capacities, variables of macros.
@@ -178,7 +179,7 @@ class Grammar:
     def _compare(self, depth: int) -> str:
         kind = self._pick(("int", "int", "string", "string", "bool", "double", "ints", "strings", "version", "quantity",
                            "duration", "map"))  # fmt: skip
-        operators = ("==", "!=")
+        operators: tuple[str, ...] = ("==", "!=")
         if kind in ("int", "string", "double", "duration", "bool"):
             operators += ("<", "<=", ">", ">=")
         other = kind if self._rng.random() < 0.93 else self._pick(("int", "double", "string"))
