@@ -20,7 +20,7 @@ from scheduler.extender.service import ExtenderService, ServiceError
 
 BODY_SECONDS: Final = 10.0
 Handler = Callable[[bytes], Awaitable[bytes]]
-Observe = Callable[[str, float, str], None]
+Observe = Callable[[str, int, float], None]
 
 
 class ExtenderApp:
@@ -33,7 +33,7 @@ class ExtenderApp:
         unavailable: Callable[[], Reason | None],
         clock: Clock,
         patience_seconds: float = 0.0,
-        observe: Observe = lambda _verb, _seconds, _result: None,
+        observe: Observe = lambda _verb, _code, _seconds: None,
     ) -> None:
         """Store the collaborators.
 
@@ -43,7 +43,7 @@ class ExtenderApp:
             clock: for waiting.
             patience_seconds: how long a call waits for this process to become available before it answers 503; above 0
                 only beside its own kube-scheduler, where nobody else could answer.
-            observe: hears of each call: verb, seconds, `ok`, `error`, `refused` or `unavailable`.
+            observe: hears of each call: verb, HTTP status, seconds.
         """
         self._service = service
         self._unavailable = unavailable
@@ -68,27 +68,27 @@ class ExtenderApp:
     ) -> Callable[[Request], Awaitable[Response]]:
         async def route(request: Request) -> Response:
             started = time.perf_counter()
-            result, response = await self._call(request, handler, limit)
-            self._observe(verb, time.perf_counter() - started, result)
+            response = await self._call(request, handler, limit)
+            self._observe(verb, response.status_code, time.perf_counter() - started)
             return response
 
         return route
 
-    async def _call(self, request: Request, handler: Handler, limit: int) -> tuple[str, Response]:
+    async def _call(self, request: Request, handler: Handler, limit: int) -> Response:
         try:
             body = await _read(request, limit)
             reason = await self._availability()
             if reason is not None:
-                return "unavailable", _problem(503, reason.message)
-            return "ok", Response(await handler(body), media_type="application/json")
+                return _problem(503, reason.message)
+            return Response(await handler(body), media_type="application/json")
         except MediaTypeError:
-            return "refused", _problem(415, "Content-Type must be application/json")
+            return _problem(415, "Content-Type must be application/json")
         except RequestError as problem:
-            return "refused", _problem(413 if problem.too_large else 400, str(problem))
+            return _problem(413 if problem.too_large else 400, str(problem))
         except TimeoutError:
-            return "refused", _problem(408, "the body did not arrive in time")
+            return _problem(408, "the body did not arrive in time")
         except ServiceError as problem:
-            return "error", _problem(500, problem.status.message)
+            return _problem(500, problem.status.message)
 
     async def _availability(self) -> Reason | None:
         reason = self._unavailable()

@@ -6,7 +6,7 @@ decided, and lets the binder write. Source: scheduler-and-claims 6; reliability 
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,21 +17,18 @@ from scheduler.api.extender_v1 import BindArgs, FilterArgs, PreemptArgs
 from scheduler.binder import BOUND, Binder, BindError, BindOutcome, Chain
 from scheduler.cache.cluster import ClusterCache
 from scheduler.clock import Clock
+from scheduler.engine.engine import Engine
 from scheduler.extender.wakeup import WakeUp
 from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict
-from scheduler.framework.environment import Environment
 from scheduler.framework.status import Code, Status, error
-from scheduler.model import ClusterReader, NodeInfo, Pod
+from scheduler.model import Pod
 from scheduler.plugins.dynamic_resources import claim_to_give_back
 
-SLICE_NODES: Final = 64  # looked at between two turns of the event loop
+SLICE_NODES: Final = 500  # looked at between two turns of the event loop
 REMEMBERED_SECONDS: Final = 30.0
 REMEMBERED_PODS: Final = 2_000
 DELAY_SECONDS: Final = 5.0
 MAX_SCORE: Final = 10
-
-FilterNode = Callable[[CycleState, NodeInfo], NodeVerdict]
-PreFilter = Callable[[Pod, ClusterReader, Environment], CycleState | Status]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +49,7 @@ class FilterAnswer:
 @dataclass(slots=True)
 class _Remembered:
     state: CycleState
-    verdicts: Mapping[str, NodeVerdict]
+    fitting: Mapping[str, NodeVerdict]
     expires: float
 
 
@@ -64,11 +61,9 @@ class ExtenderService:
         *,
         cache: ClusterCache,
         binder: Binder,
-        environment: Environment,
+        engine: Engine,
         clock: Clock,
         wakeup: WakeUp | None,
-        pre_filter: PreFilter = cycle.pre_filter,
-        filter_node: FilterNode = cycle.filter_node,
         max_open_binds: int = 64,
     ) -> None:
         """Store the collaborators.
@@ -76,20 +71,16 @@ class ExtenderService:
         Args:
             cache: the cluster as known.
             binder: writes.
-            environment: of decisions, in extender mode.
+            engine: decides, in extender mode.
             clock: for expiry and delays.
             wakeup: profile fast: wakes the pods that filter rejected; None: kube-scheduler does.
-            pre_filter: the cycle's step, or the engine's with the same answers.
-            filter_node: likewise.
             max_open_binds: beyond it filter is delayed, since kube-scheduler's cycle is serial.
         """
         self._cache = cache
         self._binder = binder
-        self._environment = environment
+        self._engine = engine
         self._clock = clock
         self._wakeup = wakeup
-        self._pre_filter = pre_filter
-        self._filter_node = filter_node
         self._max_open_binds = max_open_binds
         self._remembered: OrderedDict[str, _Remembered] = OrderedDict()
         self._give_backs: set[asyncio.Task[bool]] = set()
@@ -99,33 +90,31 @@ class ExtenderService:
     async def filter(self, args: FilterArgs) -> FilterAnswer:
         """Say which of the nodes can serve the pod."""
         await self._delay()
-        state = self._pre_filter(args.pod, self._cache, self._environment)
+        state = self._engine.pre_filter(args.pod, self._cache)
         if isinstance(state, Status):
             return self._refused(args.pod, state, args.node_names)
         if not state.claims and not state.backed_resources:
             return FilterAnswer(args.node_names)
-        verdicts = await self._verdicts(state, args.node_names)
-        result = cycle.conclude(verdicts, total=len(args.node_names))
+        result = await self._look(state, args.node_names)
         if result.failure is not None:
             return self._none_fits(state, result)
-        self._remember(state, verdicts)
+        self._remember(state, result)
         if self._wakeup is not None:
             self._wakeup.accepted(state.pod.metadata.uid)
         return FilterAnswer(result.feasible)
 
-    async def _verdicts(self, state: CycleState, names: Iterable[str]) -> dict[str, NodeVerdict]:
+    async def _look(self, state: CycleState, names: Sequence[str]) -> FilterResult:
         """Look at nodes in slices; the state's snapshot is immutable, so all slices see the same cluster."""
+        if len(names) <= SLICE_NODES:
+            return self._engine.filter_nodes(state, names)
         verdicts: dict[str, NodeVerdict] = {}
-        nodes = state.snapshot.nodes
-        for index, name in enumerate(names):
-            if index and index % SLICE_NODES == 0:
-                await asyncio.sleep(0)
-            node = nodes.get(name)
-            verdict = cycle.UNKNOWN_NODE if node is None else self._filter_node(state, node)
-            verdicts[name] = verdict
-            if verdict.ends_attempt:
+        for start in range(0, len(names), SLICE_NODES):
+            part = self._engine.filter_nodes(state, names[start : start + SLICE_NODES])
+            verdicts.update(part.verdicts)
+            if part.failure is not None and part.failure.code is Code.ERROR and _has_ended(part):
                 break
-        return verdicts
+            await asyncio.sleep(0)
+        return cycle.conclude(verdicts, total=len(names))
 
     def _refused(self, pod: Pod, status: Status, names: Sequence[str]) -> FilterAnswer:
         if status.code is Code.ERROR:
@@ -165,14 +154,14 @@ class ExtenderService:
     async def prioritize(self, args: FilterArgs) -> dict[str, int]:
         """Score nodes that passed filter, 0-10. No claims: all the same."""
         found = self._recall(args.pod.metadata.uid)
-        if found is not None and all(name in found.verdicts for name in args.node_names):
-            state, verdicts = found.state, found.verdicts
+        if found is not None and all(name in found.fitting for name in args.node_names):
+            state, fitting = found.state, found.fitting
         else:
-            answer = self._pre_filter(args.pod, self._cache, self._environment)
+            answer = self._engine.pre_filter(args.pod, self._cache)
             if isinstance(answer, Status) or not answer.claims:
                 return dict.fromkeys(args.node_names, 0)
-            state, verdicts = answer, await self._verdicts(answer, args.node_names)
-        wanted = {name: verdicts[name] for name in args.node_names if name in verdicts}
+            state, fitting = answer, (await self._look(answer, args.node_names)).fitting
+        wanted = {name: fitting[name] for name in args.node_names if name in fitting}
         scores = cycle.score_nodes(state, wanted)
         return {
             name: min(MAX_SCORE, max(0, round(scores.get(name, 0) / MAX_SCORE)))
@@ -185,19 +174,15 @@ class ExtenderService:
         Raises:
             ServiceError: it cannot be said now.
         """
-        state = self._pre_filter(args.pod, self._cache, self._environment)
+        state = self._engine.pre_filter(args.pod, self._cache)
         if isinstance(state, Status):
             if state.code is Code.ERROR:
                 raise ServiceError(state)
             return {}
         if not state.claims and not state.backed_resources:
             return dict(args.victims)
-        verdicts = await self._verdicts(state, args.victims)
-        return {
-            name: victims
-            for name, victims in args.victims.items()
-            if name in verdicts and verdicts[name].fits
-        }
+        result = await self._look(state, list(args.victims))
+        return {name: victims for name, victims in args.victims.items() if name in result.fitting}
 
     # --- bind ---------------------------------------------------------------------------------------------------------
 
@@ -229,7 +214,7 @@ class ExtenderService:
     def _start(self, pod: Pod, node_name: str) -> Chain | BindOutcome:
         """Decide on the current state and hold the devices, with no await between; the filter's answer is not trusted."""
         self._remembered.pop(pod.metadata.uid, None)
-        state = cycle.pre_filter(pod, self._cache, self._environment)
+        state = cycle.pre_filter(pod, self._cache, self._engine.environment)
         if isinstance(state, Status):
             return _outcome(state)
         node = state.snapshot.nodes.get(node_name)
@@ -267,11 +252,11 @@ class ExtenderService:
 
     # --- memory between the calls -------------------------------------------------------------------------------------
 
-    def _remember(self, state: CycleState, verdicts: Mapping[str, NodeVerdict]) -> None:
+    def _remember(self, state: CycleState, result: FilterResult) -> None:
         uid = state.pod.metadata.uid
         self._remembered.pop(uid, None)
         self._remembered[uid] = _Remembered(
-            state, verdicts, self._clock.monotonic() + REMEMBERED_SECONDS
+            state, result.fitting, self._clock.monotonic() + REMEMBERED_SECONDS
         )
         while len(self._remembered) > REMEMBERED_PODS:
             self._remembered.popitem(last=False)
@@ -293,6 +278,10 @@ class ServiceError(Exception):
     def __init__(self, status: Status) -> None:
         super().__init__(status.message)
         self.status = status
+
+
+def _has_ended(result: FilterResult) -> bool:
+    return any(verdict.ends_attempt for verdict in result.verdicts.values())
 
 
 def _failed(kind: ReasonKind, message: str) -> BindOutcome:

@@ -1,0 +1,225 @@
+"""The collaborators of one process, and how they know each other."""
+
+import logging
+import os
+import random
+import secrets
+import socket
+import uuid
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from allocator.cel import Compiler
+from allocator.features import LATEST_VERSION, FeatureGateError, Features, minor_version
+from allocator.model.claims import ResourceClaim
+from allocator.model.devices import DeviceID
+from scheduler.binder import Binder, ClaimWriter, PodWriter
+from scheduler.cache.allocated import Conflict
+from scheduler.cache.cluster import ClusterCache
+from scheduler.client import ApiClient
+from scheduler.clock import Clock
+from scheduler.config import Settings
+from scheduler.engine.engine import Engine
+from scheduler.events import WARNING, EventRecorder, Reference
+from scheduler.framework.environment import Environment, Mode, ShouldStop
+from scheduler.leader import AlwaysLeader, FollowLease, LeaderElector, Leadership
+from scheduler.metrics import Metrics
+from scheduler.model import Kind, Pod
+from scheduler.reflectors.barrier import ClaimBarrier
+from scheduler.reflectors.reflectors import Reflectors
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Core:
+    """What both modes have: the cluster as known, decisions, writes."""
+
+    settings: Settings
+    client: ApiClient
+    clock: Clock
+    rng: random.Random
+    cache: ClusterCache
+    reflectors: Reflectors
+    leadership: Leadership
+    engine: Engine
+    binder: Binder
+    events: EventRecorder
+    metrics: Metrics
+
+    def may_write(self) -> bool:
+        """Whether this process may send a write now."""
+        return self.leadership.can_write(self.clock.monotonic())
+
+
+async def detect_version(client: ApiClient, settings: Settings) -> str:
+    """The minor version whose gate defaults apply: as configured, else as the server says, else the newest known."""
+    if settings.allocation.kubernetes_version:
+        return minor_version(settings.allocation.kubernetes_version)
+    found = str(orjson.loads(await client.get("/version")).get("gitVersion", ""))
+    try:
+        return minor_version(found)
+    except FeatureGateError:
+        _log.warning(
+            "server version %s is not known: using the defaults of %s", found, LATEST_VERSION
+        )
+        return LATEST_VERSION
+
+
+def own_pod() -> tuple[str, str] | None:
+    """Namespace and name of the pod we run in, if the manifest tells."""
+    namespace, name = os.environ.get("POD_NAMESPACE", ""), os.environ.get("POD_NAME", "")
+    return (namespace, name) if namespace and name else None
+
+
+def build_leadership(
+    settings: Settings, client: ApiClient, clock: Clock, rng: random.Random
+) -> Leadership:
+    """The kind of leadership that the settings ask for."""
+    election = settings.leader_election
+    if election.follow_lease:
+        hostname = os.environ.get("POD_NAME") or socket.gethostname()
+        return FollowLease(client, election, clock, hostname, own_pod())
+    if not election.enabled:
+        return AlwaysLeader()
+    identity = election.identity or f"{socket.gethostname()}_{secrets.token_hex(8)}"
+    return LeaderElector(client, election, clock, rng, identity, own_pod())
+
+
+def build_environment(
+    settings: Settings, features: Features, clock: Clock, mode: Mode
+) -> Environment:
+    """The environment of all decisions."""
+    allocation = settings.allocation
+
+    def start_deadline() -> ShouldStop:
+        deadline = clock.monotonic() + allocation.timeout_seconds
+        return lambda: clock.monotonic() >= deadline
+
+    def new_share_id(_claim: ResourceClaim, _request: str, _device: DeviceID) -> str:
+        return str(uuid.uuid4())
+
+    return Environment(
+        features=features,
+        cel=Compiler(),
+        now=clock.now,
+        new_share_id=new_share_id,
+        budget=allocation.budget,
+        policy=allocation.policy,
+        on_node_error=allocation.on_node_error,
+        mode=mode,
+        start_deadline=start_deadline,
+        binding_timeout_seconds=settings.binding.binding_timeout_seconds,
+    )
+
+
+def build_core(
+    settings: Settings,
+    client: ApiClient,
+    leadership: Leadership,
+    features: Features,
+    clock: Clock,
+    rng: random.Random,
+    mode: Mode,
+) -> Core:
+    """Make everything that does not depend on who asks: webhooks or our own loop."""
+    metrics = Metrics()
+    cache = ClusterCache(consumable_capacity=features.consumable_capacity)
+    kinds = [
+        kind
+        for kind in Kind
+        if kind is not Kind.DEVICE_TAINT_RULE
+        or features.device_taint_rules
+        or features.device_taints
+    ]
+    reflectors = Reflectors(client, cache, clock, rng, metrics, kinds)
+    events = EventRecorder(client, clock, rng, socket.gethostname(), metrics)
+
+    def may_write() -> bool:
+        return leadership.can_write(clock.monotonic())
+
+    def warn(regarding: Reference, note: str) -> None:
+        events.record(
+            regarding, type_=WARNING, reason="ForeignAllocation", action="Allocating", note=note
+        )
+
+    def on_conflict(pod: Pod, conflict: Conflict) -> None:
+        """Foreign allocation, seen while binding: the pod's owner should know, without names of other tenants."""
+        warn(
+            Reference.to_pod(pod),
+            f"device {conflict.device} was given to another claim by another writer",
+        )
+
+    def on_cache_conflict(conflict: Conflict) -> None:
+        metrics.foreign_allocation()
+        note = f"device {conflict.device} is held by two claims: another writer allocates from the same pool"
+        _log.error("%s", note)
+        for uid in (conflict.claim_uid, conflict.other_uid):
+            record = cache.claim_by_uid(uid)
+            if record is not None:
+                warn(Reference.to_claim(record.claim), note)
+
+    cache.subscribe_conflicts(on_cache_conflict)
+    binder = Binder(
+        claims=ClaimWriter(client, cache, clock, rng, may_write, lambda: leadership.epoch),
+        pods=PodWriter(client, clock, rng, may_write),
+        cache=cache,
+        barrier=ClaimBarrier(cache),
+        clock=clock,
+        settings=settings.binding,
+        on_conflict=on_conflict,
+    )
+    engine = Engine(build_environment(settings, features, clock, mode))
+    _watch_values(metrics, cache, reflectors, leadership, engine, binder)
+    return Core(
+        settings=settings,
+        client=client,
+        clock=clock,
+        rng=rng,
+        cache=cache,
+        reflectors=reflectors,
+        leadership=leadership,
+        engine=engine,
+        binder=binder,
+        events=events,
+        metrics=metrics,
+    )
+
+
+def _watch_values(
+    metrics: Metrics,
+    cache: ClusterCache,
+    reflectors: Reflectors,
+    leadership: Leadership,
+    engine: Engine,
+    binder: Binder,
+) -> None:
+    metrics.watch_value(
+        "leader", "1 while this process may write", lambda: float(leadership.is_leader())
+    )
+    metrics.watch_value("epoch", "Epoch of the leadership", lambda: float(leadership.epoch))
+    metrics.watch_value(
+        "watch_silence_seconds",
+        "How long the quietest watch has been silent",
+        reflectors.silence_seconds,
+    )
+    metrics.watch_value(
+        "in_flight_claims",
+        "Claims decided and not yet written",
+        lambda: float(cache.in_flight_claims),
+    )
+    metrics.watch_value(
+        "assumed_claims", "Claims written and not yet seen", lambda: float(cache.assumed_claims)
+    )
+    metrics.watch_value("open_binds", "Binds under way", lambda: float(binder.open_chains))
+    metrics.watch_value("searches", "Searches run", lambda: float(engine.searches))
+    metrics.watch_value(
+        "searches_saved", "Searches answered from memory", lambda: float(engine.reused)
+    )
+    metrics.watch_value(
+        "memo_mismatches",
+        "Remembered answers that a plain search contradicted",
+        lambda: float(engine.mismatches),
+    )

@@ -1,0 +1,367 @@
+"""One process from start to clean end: servers, reflectors, leadership, and the work of its mode.
+
+SIGTERM: not ready any more, serve a little longer, refuse new work, let the binds under way end, give the lease back.
+A lost lease ends the process within a second; so does the death of a critical task. Source: reliability 4.3-4.5.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+import secrets
+import signal
+import sys
+from collections.abc import Coroutine
+from typing import Any, Final
+
+import uvloop
+
+from allocator.features import FeatureGateError, Features
+from allocator.outcome import Reason, ReasonKind
+from scheduler.binder import LeaseLostError
+from scheduler.binder.takeover import QUARANTINE_SECONDS, sweep
+from scheduler.bootstrap.build import (
+    Core,
+    build_core,
+    build_leadership,
+    detect_version,
+)
+from scheduler.bootstrap.logs import configure_logging
+from scheduler.client import ApiError, UnavailableError
+from scheduler.client.kube import ClientConfigError, KubeClient
+from scheduler.clock import SystemClock
+from scheduler.config import Settings
+from scheduler.extender.app import ExtenderApp
+from scheduler.extender.service import ExtenderService
+from scheduler.extender.wakeup import WakeUp
+from scheduler.framework.environment import Mode
+from scheduler.leader import LeadershipLostError
+from scheduler.model import ClaimRecord
+from scheduler.standalone.loop import StandaloneLoop
+from scheduler.web.health import create_health_app
+from scheduler.web.server import Server, is_loopback, make_server, reload_certificates
+
+_log: Final = logging.getLogger(__name__)
+
+LAG_SECONDS: Final = 3.0  # until endpoints have noticed that we are not ready
+DRAIN_SECONDS: Final = 15.0
+SILENCE_SECONDS: Final = 90.0
+FOLLOWER_PATIENCE_SECONDS: Final = 5.0
+
+
+def run_extender(settings: Settings) -> int:
+    """Serve the webhooks until told to end; returns the exit code."""
+    return _run(settings, Mode.EXTENDER)
+
+
+def run_standalone(settings: Settings) -> int:
+    """Schedule our pods until told to end; returns the exit code."""
+    return _run(settings, Mode.STANDALONE)
+
+
+def _run(settings: Settings, mode: Mode) -> int:
+    configure_logging(settings.logging_format, settings.verbosity)
+    problem = _unsafe(settings, mode)
+    if problem:
+        print(f"dra-scheduler: {problem}", file=sys.stderr)  # noqa: T201
+        return 2
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_main(settings, mode))
+    except (ClientConfigError, FeatureGateError, ValueError) as error:
+        print(f"dra-scheduler: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+
+
+def _unsafe(settings: Settings, mode: Mode) -> str:
+    """What must not be started: webhooks that anybody in the network could call."""
+    if (
+        mode is Mode.EXTENDER
+        and not settings.tls.cert_file
+        and not is_loopback(settings.bind_address)
+    ):
+        return "plain HTTP is served on loopback only: give --tls-cert-file and --client-ca-file"
+    if settings.leader_election.follow_lease and settings.leader_election.enabled:
+        return "followLease excludes leader election: set --leader-elect=false"
+    return ""
+
+
+async def _main(settings: Settings, mode: Mode) -> int:
+    clock = SystemClock()
+    rng = random.Random(secrets.randbits(64))  # noqa: S311  # jitter
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, stop.set)
+    client = await KubeClient.connect(settings.kubeconfig)
+    lease_client = await KubeClient.connect(settings.kubeconfig)
+    try:
+        features = await _features(client, settings, stop, clock, rng)
+        if features is None:
+            return 0
+        leadership = build_leadership(settings, lease_client, clock, rng)
+        core = build_core(settings, client, leadership, features, clock, rng, mode)
+        return await Process(core, mode, stop).run()
+    finally:
+        await client.aclose()
+        await lease_client.aclose()
+
+
+async def _features(
+    client: KubeClient,
+    settings: Settings,
+    stop: asyncio.Event,
+    clock: SystemClock,
+    rng: random.Random,
+) -> Features | None:
+    """The gates of the cluster, once it answers; None if we are told to end first."""
+    warned = False
+    while not stop.is_set():
+        try:
+            version = await detect_version(client, settings)
+            return Features.for_version(version, settings.allocation.feature_gates)
+        except (ApiError, UnavailableError) as error:
+            if not warned:
+                _log.warning("waiting for the API server: %s", error)
+                warned = True
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.5 + rng.random()):
+                    await stop.wait()
+    return None
+
+
+class Process:
+    """Everything that runs, and its end."""
+
+    def __init__(self, core: Core, mode: Mode, stop: asyncio.Event) -> None:
+        self.core = core
+        self.mode = mode
+        self._stop = stop
+        self._stopping = False
+        self._active = False  # leading, and done with what a takeover needs
+        self._synced_once = False
+        self._critical: dict[str, asyncio.Task[None]] = {}
+        self._exit = 0
+        self._loop: StandaloneLoop | None = None
+        self._servers: list[Server] = []
+
+    # --- what probes say ----------------------------------------------------------------------------------------------
+
+    def live(self) -> list[str]:
+        """Dead tasks."""
+        return [f"task {name} has ended" for name, task in self._critical.items() if task.done()]
+
+    def ready(self) -> list[str]:
+        """Why this process should not be called."""
+        if self._stopping:
+            return ["shutting down"]
+        problems = self.core.reflectors.problems()
+        if not self.core.reflectors.synced.is_set():
+            return problems or ["caches are not synced"]
+        if self.core.reflectors.silence_seconds() > SILENCE_SECONDS:
+            problems.append("a watch has been silent for too long")
+        return problems
+
+    def started(self) -> list[str]:
+        """What the first sync waits for."""
+        if self.core.reflectors.synced.is_set():
+            return []
+        return self.core.reflectors.problems() or ["caches are not synced"]
+
+    def unavailable(self) -> Reason | None:
+        """Why webhooks cannot be answered now."""
+        if self._stopping:
+            return Reason(kind=ReasonKind.NOT_READY, message="this extender is shutting down")
+        if not self.core.reflectors.synced.is_set():
+            return Reason(
+                kind=ReasonKind.NOT_READY, message="this extender has not read the cluster yet"
+            )
+        if not self._active or not self.core.may_write():
+            return Reason(kind=ReasonKind.NOT_LEADER, message="this extender is not the leader")
+        return None
+
+    def details(self) -> dict[str, object]:
+        """For /debug/state."""
+        core = self.core
+        return {
+            "leader": core.leadership.is_leader(),
+            "active": self._active,
+            "epoch": core.leadership.epoch,
+            "digest": core.cache.digest(),
+            "openBinds": core.binder.open_chains,
+            "inFlightClaims": core.cache.in_flight_claims,
+            "assumedClaims": core.cache.assumed_claims,
+        }
+
+    # --- run ----------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> int:
+        """Run until told to end or something critical fails; returns the exit code."""
+        core = self.core
+        # Critical from the first moment on; everything else stands on these.
+        self._start("reflectors", core.reflectors.run())
+        self._start("events", core.events.run())
+        try:
+            await self._serve()
+            self._start("leadership", core.leadership.run(self._lead, self._follow))
+            waiting = asyncio.create_task(self._stop.wait())
+            ready = asyncio.create_task(self._announce())
+            await asyncio.wait(
+                {waiting, *self._critical.values()}, return_when=asyncio.FIRST_COMPLETED
+            )
+            waiting.cancel()
+            ready.cancel()
+            self._report_failures()
+            if self._exit == 0:
+                await self._drain()
+        except OSError as error:
+            _log.error("%s", error)
+            self._exit = 1
+        finally:
+            self._stopping = True
+            for server in self._servers:
+                server.should_exit = True
+            for task in self._critical.values():
+                task.cancel()
+            await asyncio.gather(*self._critical.values(), return_exceptions=True)
+        return self._exit
+
+    def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self._critical[name] = asyncio.create_task(work, name=name)
+
+    async def _announce(self) -> None:
+        await self.core.reflectors.synced.wait()
+        _log.info(
+            "ready", extra={"mode": self.mode.value, "address": self.core.settings.bind_address}
+        )
+
+    async def _serve(self) -> None:
+        core, settings = self.core, self.core.settings
+        health = create_health_app(
+            live=self.live,
+            ready=self.ready,
+            started=self.started,
+            metrics=core.metrics.render,
+            details=self.details,
+        )
+        self._servers.append(make_server(health, settings.health_address))
+        if self.mode is Mode.EXTENDER:
+            self._servers.append(self._extender_server())
+        for server in self._servers:
+            self._start(f"server {server.config.port}", server.serve())
+            await server.wait_started()
+
+    def _extender_server(self) -> Server:
+        core, settings = self.core, self.core.settings
+        wakeup = None
+        if settings.extender.profile == "fast":
+            wakeup = WakeUp(
+                core.client,
+                core.clock,
+                core.may_write,
+                settings.extender.sentinel_namespace,
+                settings.extender.sentinel_name,
+            )
+            core.cache.subscribe(wakeup.observe)
+            self._start("wake-up", wakeup.run())
+        service = ExtenderService(
+            cache=core.cache,
+            binder=core.binder,
+            engine=core.engine,
+            clock=core.clock,
+            wakeup=wakeup,
+            max_open_binds=settings.binding.max_concurrent,
+        )
+        app = ExtenderApp(
+            service,
+            unavailable=self.unavailable,
+            clock=core.clock,
+            patience_seconds=FOLLOWER_PATIENCE_SECONDS
+            if settings.leader_election.follow_lease
+            else 0.0,
+            observe=core.metrics.webhook,
+        ).create()
+        server = make_server(app, settings.bind_address, settings.tls)
+        if server.config.ssl is not None:
+            self._start(
+                "certificates", reload_certificates(server.config.ssl, settings.tls, core.clock)
+            )
+        return server
+
+    # --- leading ------------------------------------------------------------------------------------------------------
+
+    async def _lead(self) -> None:
+        """Runs as a task while leading."""
+        core = self.core
+        await core.reflectors.synced.wait()
+        if core.leadership.needs_sweep:
+            await self._take_over()
+        self._active = True
+        if self.mode is Mode.STANDALONE:
+            self._loop = StandaloneLoop(
+                core.cache,
+                core.engine,
+                core.binder,
+                core.events,
+                core.clock,
+                core.metrics,
+                core.settings,
+            )
+            await self._loop.run()
+
+    def _follow(self) -> None:
+        """Called when leading ends."""
+        self._active = False
+
+    async def _take_over(self) -> None:
+        """The leader before us may still have writes under way: wait, then make them fail."""
+        core = self.core
+        await core.clock.sleep(QUARANTINE_SECONDS)
+        wanted: dict[str, ClaimRecord] = {}
+        for pod in core.cache.pending_pods():
+            for claim in core.cache.claims_of_pod(pod):
+                record = core.cache.claim_by_uid(claim.metadata.uid)
+                if record is not None:
+                    wanted[claim.metadata.uid] = record
+        try:
+            stamped = await sweep(
+                wanted.values(),
+                epoch=core.leadership.epoch,
+                client=core.client,
+                clock=core.clock,
+                rng=core.rng,
+                may_write=core.may_write,
+                assume=core.cache.assume_claim,
+            )
+        except LeaseLostError:
+            return
+        _log.info("took over: stamped %d claims with epoch %d", stamped, core.leadership.epoch)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _report_failures(self) -> None:
+        for name, task in self._critical.items():
+            if not task.done() or task.cancelled():
+                continue
+            error = task.exception()
+            self._exit = 1
+            if isinstance(error, LeadershipLostError):
+                _log.error("the lease is lost: %s", error)
+            elif error is None:
+                _log.error("%s ended unexpectedly", name)
+            else:
+                _log.error("%s failed: %s", name, error, exc_info=error)
+
+    async def _drain(self) -> None:
+        """Let what is under way end, begin nothing new."""
+        _log.info("shutting down")
+        settings = self.core.settings
+        self._stopping = True
+        if self.mode is Mode.EXTENDER and not is_loopback(settings.bind_address):
+            await self.core.clock.sleep(LAG_SECONDS)
+        if self._loop is not None:
+            self._loop.stop()
+        if not await self.core.binder.drain(DRAIN_SECONDS):
+            _log.warning("binds are still under way: they are left to the next leader")
+        else:
+            await self.core.leadership.release()
