@@ -103,7 +103,7 @@ def _run(tree: Path) -> tuple[bool, float]:
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:randomly", *_TESTS]
     try:
         done = subprocess.run(
-            command, cwd=tree, env=environment, capture_output=True, timeout=_SECONDS, text=True
+            command, cwd=tree, env=environment, capture_output=True, timeout=_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
         return True, time.monotonic() - began
