@@ -10,6 +10,7 @@ from e2e.harness import objects
 from e2e.harness.api import (
     CLAIMS,
     CLASSES,
+    JOBS,
     PODS,
     Object,
 )
@@ -430,3 +431,32 @@ async def test_case_36_a_burst_over_few_devices_never_shares_one(cluster: Cluste
         return len(finished) == len(pods)
 
     await eventually("30 pods had a device", all_had_their_turn, 60)
+
+
+@pytest.mark.own_plane
+async def test_a_jobs_pods_each_get_a_claim_of_their_own(cluster: Cluster) -> None:
+    await cluster.add_nodes(2, devices=2)
+    await cluster.template()
+    spec = cluster.pod_body("any", templates={"gpu": "gpu"})["spec"]
+    job: Object = {
+        "metadata": {"name": "work", "namespace": cluster.namespace},
+        "spec": {
+            "parallelism": 4,
+            "completions": 6,
+            "template": {"spec": {**spec, "restartPolicy": "Never"}},
+        },
+    }
+    await cluster.api.create(JOBS, job)
+    done: set[str] = set()
+
+    async def complete() -> bool:
+        for pod in await cluster.pods():
+            name = pod["metadata"]["name"]
+            if pod["spec"].get("nodeName") and name not in done:
+                done.add(name)
+                await cluster.finish(name)
+        status = (await cluster.api.get(JOBS, "work", cluster.namespace)).get("status") or {}
+        # Without a kubelet nobody reports more than the phase; six finished pods are the job.
+        return len(done) == 6 or status.get("succeeded") == 6
+
+    await eventually("six pods of the job ran", complete, 60)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import aiohttp
 import pytest
@@ -86,7 +87,36 @@ async def test_case_69_while_the_extender_is_down_nothing_is_bound(
     await cluster.bound("a", timeout_seconds=40)
 
 
-@extender_only
+@pytest.mark.modes("safe")
+@pytest.mark.own_plane
+async def test_case_70_an_extender_whose_neighbour_does_not_lead_answers_an_error(
+    cluster: Cluster, mode: Mode
+) -> None:
+    [node] = await cluster.add_nodes(1, devices=1)
+    await cluster.claim("mine")
+    pod = await cluster.pod("a", claims={"gpu": "mine"})
+    await cluster.bound("a")
+    body: Object = {"Pod": pod, "Nodes": None, "NodeNames": [node]}
+
+    await mode.kube_scheduler.stop()
+
+    async def refuses() -> bool:
+        try:
+            await mode.service.call("filter", body)
+        except RuntimeError as error:
+            return "503" in str(error)
+        return False
+
+    await eventually("filter is refused", refuses, 40)
+    assert await mode.service.ready()
+    await mode.start_kube_scheduler()
+    await cluster.claim("other")
+    await cluster.add_nodes(1, devices=1)
+    await cluster.pod("b", claims={"gpu": "other"})
+    await cluster.bound("b")
+
+
+@pytest.mark.modes("fast")
 @pytest.mark.own_plane
 async def test_case_70_an_extender_that_is_not_leader_answers_an_error(
     cluster: Cluster, mode: Mode
@@ -200,6 +230,37 @@ async def test_a_client_without_our_certificate_is_not_served(
 
     with pytest.raises(aiohttp.ClientError):
         await mode.service.call("filter", body, certificate=certificate)
+
+
+@extender_only
+@pytest.mark.own_plane
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "bind"])
+async def test_bad_input_is_refused_and_nothing_is_written(
+    cluster: Cluster, target: Target, mode: Mode, verb: str
+) -> None:
+    bodies = [
+        b"",
+        b"{",
+        b"[]",
+        b'{"Pod": 7, "NodeNames": {}}',
+        b'{"PodName": ["a"], "Node": null}',
+        b'{"a":' * 5000 + b"1" + b"}" * 5000,
+        b"\xff\xfe",
+        b" " * 10_000_000,
+    ]
+    position = target.audit.position()
+
+    statuses = []
+    for body in bodies:
+        # A server may also hang up on a body that is much too large.
+        with contextlib.suppress(aiohttp.ClientError):
+            statuses.append(await mode.service.post(verb, body))
+
+    assert len(statuses) >= len(bodies) - 1
+    assert all(400 <= status < 500 for status in statuses), statuses
+    assert await mode.service.post(verb, b"{}", content_type="text/plain") == 415
+    assert await mode.service.live()
+    assert target.audit.writes_to(cluster.namespace, position) == []
 
 
 @pytest.mark.parametrize("holders", [False, True], ids=["no-devices", "devices-held"])

@@ -6,8 +6,6 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Literal
 
-import yaml
-
 from e2e.harness.api import LEASES
 from e2e.harness.controlplane import SERVICE_NAMESPACE, SERVICE_USER, KubeScheduler
 from e2e.harness.process import free_port
@@ -34,12 +32,6 @@ STANDALONE_SCHEDULER = "dra-scheduler"
 # Both ways to know who may write: the neighbour's lease, as the extender overlay does (safe), and
 # a lease of its own, as behind a Service (fast).
 FOLLOWED_LEASE = "dra-kube-scheduler"
-FAST_CONFIG = {
-    "apiVersion": "dra-scheduler.dev/v1alpha1",
-    "kind": "SchedulerConfiguration",
-    "extender": {"profile": "fast"},
-}
-FOLLOW_FLAGS = ("--leader-elect=false", f"--follow-lease={SERVICE_NAMESPACE}/{FOLLOWED_LEASE}")
 
 
 class Mode:
@@ -171,11 +163,9 @@ class Mode:
     def _flags(self) -> tuple[str, ...]:
         match self.name:
             case "safe":
-                return FOLLOW_FLAGS
+                return ("--profile=safe", f"--follow-lease={SERVICE_NAMESPACE}/{FOLLOWED_LEASE}")
             case "fast":
-                file = self.target.folder / "fast.yaml"
-                file.write_text(yaml.safe_dump(FAST_CONFIG))
-                return (f"--config={file}",)
+                return ("--profile=fast", "--leader-elect=true")
             case _:
                 return ()
 

@@ -143,6 +143,16 @@ class Service:
                 raise RuntimeError(f"{verb}: {response.status} {await response.text()}")
             return await response.json()
 
+    async def post(self, verb: str, body: bytes, content_type: str = "application/json") -> int:
+        """Sends any bytes to a webhook and returns the status of the answer."""
+        context = self.certificates.client_context() if self.certificates else False
+        headers = {"Content-Type": content_type}
+        async with (
+            aiohttp.ClientSession(trust_env=False) as session,
+            session.post(f"{self.url}/{verb}", data=body, headers=headers, ssl=context) as response,
+        ):
+            return response.status
+
     async def _status(self, path: str) -> int:
         try:
             async with (
