@@ -5,7 +5,7 @@ invalidate: a stale answer is never current. When there are many nodes, `find_no
 fit, and goes on from there the next time, as kube-scheduler does.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -16,7 +16,14 @@ from allocator.model.claims import AllocationResult, ResourceClaim
 from allocator.outcome import DoesNotFit, Fatal, NodeError, Outcome, ReasonKind
 from scheduler import cycle
 from scheduler.engine.answers import Answer, SharedView, WholeView
-from scheduler.engine.questions import Question, anonymous, classes_named, named, question_key
+from scheduler.engine.questions import (
+    Asked,
+    NamedVerdicts,
+    Question,
+    anonymous,
+    classes_named,
+    question_key,
+)
 from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict, ScoreMemo
 from scheduler.framework.environment import Environment
 from scheduler.framework.status import SUCCESS, Status
@@ -74,7 +81,17 @@ class Engine:
         if isinstance(state, Status):
             return state
         question = self._question(state)
-        return replace(state, prepared=question.prepared, question=question)
+        asked = Asked(question, state.unallocated)
+        return replace(state, prepared=question.prepared, question=asked)
+
+    def filter_node(self, state: CycleState, node: NodeInfo) -> NodeVerdict:
+        """As `cycle.filter_node`."""
+        asked: Asked = state.question
+        question = asked.question
+        known = len(question.answers)
+        verdict = self._verdict(state, question, node, self._shared_view(state))
+        self._account(state, question, known)
+        return self._for_pod(state, verdict) if verdict.fits else asked.verdict(verdict)
 
     def filter_nodes(self, state: CycleState, names: Iterable[str] | None = None) -> FilterResult:
         """As `cycle.filter_nodes`: all nodes, or those named, in order."""
@@ -90,9 +107,10 @@ class Engine:
             result = self._look(state, [nominated.name], 0, 1)
             if result.failure is None:
                 return result
-        question: Question = state.question
-        if question.failure is not None and question.failure[0] is snapshot and not state.allocated:
-            return _in_words_of(state, question.failure[1])
+        asked: Asked = state.question
+        failure = asked.question.failure
+        if failure is not None and failure[0] is snapshot and not state.allocated:
+            return asked.failure(failure[1])
         names = self._all_names(snapshot)
         start = self._start % len(names) if len(names) > self._enough else 0
         result = self._look(state, names, start, self._enough)
@@ -151,7 +169,8 @@ class Engine:
         return self._shared
 
     def _look(self, state: CycleState, names: list[str], start: int, enough: int) -> FilterResult:
-        question: Question = state.question
+        asked: Asked = state.question
+        question = asked.question
         nodes = state.snapshot.nodes
         shared = self._shared_view(state)
         anonymous_verdicts: dict[str, NodeVerdict] = {}
@@ -174,11 +193,11 @@ class Engine:
         result = cycle.conclude(anonymous_verdicts, total=len(names))
         if result.failure is None:
             fitting = {name: self._for_pod(state, each) for name, each in result.fitting.items()}
-            verdicts = _NamedVerdicts(state, result.verdicts, fitting)
-            return FilterResult(verdicts, result.total, fitting, _named(state, result.refusals))
+            verdicts = NamedVerdicts(asked, result.verdicts, fitting)
+            return FilterResult(verdicts, result.total, fitting, asked.refusals(result.refusals))
         if len(result.verdicts) == len(nodes) == len(names) and not state.allocated:
             question.failure = (state.snapshot, result)
-        return _in_words_of(state, result)
+        return asked.failure(result)
 
     def _verdict(
         self, state: CycleState, question: Question, node: NodeInfo, shared: object
@@ -253,54 +272,6 @@ class Engine:
                 del answers[name]
         elif len(answers) > known:
             self.memo.grow(question.key, len(answers) - known)
-
-
-class _NamedVerdicts(Mapping[str, NodeVerdict]):
-    """Verdicts of which the refusals are put in the words of one pod's claims only when they are looked at."""
-
-    def __init__(
-        self,
-        state: CycleState,
-        verdicts: Mapping[str, NodeVerdict],
-        fitting: Mapping[str, NodeVerdict],
-    ) -> None:
-        self._state = state
-        self._verdicts = verdicts
-        self._fitting = fitting
-
-    def __getitem__(self, name: str) -> NodeVerdict:
-        fitting = self._fitting.get(name)
-        return _in_words(self._state, self._verdicts[name]) if fitting is None else fitting
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._verdicts)
-
-    def __len__(self) -> int:
-        return len(self._verdicts)
-
-
-def _in_words(state: CycleState, verdict: NodeVerdict) -> NodeVerdict:
-    status = named(verdict.status, state.unallocated)
-    return verdict if status is verdict.status else replace(verdict, status=status)
-
-
-def _named(
-    state: CycleState, refusals: Iterable[tuple[Status, int]]
-) -> tuple[tuple[Status, int], ...]:
-    return tuple((named(status, state.unallocated), count) for status, count in refusals)
-
-
-def _in_words_of(state: CycleState, result: FilterResult) -> FilterResult:
-    """A failure about anonymous claims, in the words of one pod's claims. O(different refusals)."""
-    if result.failure is None:
-        raise AssertionError("only failures have nothing but words to change")
-    return FilterResult(
-        _NamedVerdicts(state, result.verdicts, {}),
-        result.total,
-        {},
-        _named(state, result.refusals),
-        named(result.failure, state.unallocated),
-    )
 
 
 def _outcome(answer: Answer) -> Outcome:

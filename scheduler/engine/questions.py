@@ -4,7 +4,8 @@ Pods of one template ask the same, and the answers of nodes are kept with the qu
 placeholders for names, which cannot be in any real text, so that a refusal can be handed to each pod in its own words.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +17,7 @@ from allocator.model.hooks import enc_hook
 from allocator.model.meta import ObjectMeta
 from allocator.outcome import Reason
 from scheduler.engine.answers import Answer
-from scheduler.framework.cycle_state import CycleState, FilterResult
+from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict
 from scheduler.framework.status import Status
 from scheduler.model import ClusterSnapshot
 
@@ -55,11 +56,18 @@ def _placeholder(index: int) -> str:
     return f"\x02{index}\x02"
 
 
-def named(status: Status, claims: Sequence[ResourceClaim]) -> Status:
-    """A status about anonymous claims, in the words of a pod's own claims."""
+Words = dict[tuple[object, ...], Status]
+
+
+def named(status: Status, claims: Sequence[ResourceClaim], words: Words) -> Status:
+    """A status about anonymous claims, in the words of a pod's own claims; `words` keeps what was said before."""
     reason = status.reason
     if reason is None or "\x02" not in reason.message + reason.claim:
         return status
+    key = (reason.message, reason.claim, reason.request, reason.kind, status.plugin, status.code)
+    known = words.get(key)
+    if known is not None and not reason.devices:
+        return known
     message, claim = reason.message, reason.claim
     for index, real in enumerate(claims):
         message = message.replace(f"\x01/{_placeholder(index)}", real.key)
@@ -73,7 +81,72 @@ def named(status: Status, claims: Sequence[ResourceClaim]) -> Status:
         request=reason.request,
         devices=reason.devices,
     )
-    return Status(status.code, named_reason, status.plugin)
+    words[key] = Status(status.code, named_reason, status.plugin)
+    return words[key]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """A question as one pod asks it.
+
+    Attributes:
+        question: what is asked.
+        claims: the pod's own, in place of the anonymous ones.
+        words: what has been put in the pod's words already.
+    """
+
+    question: "Question"
+    claims: tuple[ResourceClaim, ...]
+    words: Words = field(default_factory=dict)
+
+    def named(self, status: Status) -> Status:
+        """A status about anonymous claims, in the words of the pod."""
+        return named(status, self.claims, self.words)
+
+    def verdict(self, verdict: NodeVerdict) -> NodeVerdict:
+        """A verdict likewise."""
+        status = self.named(verdict.status)
+        return verdict if status is verdict.status else replace(verdict, status=status)
+
+    def failure(self, result: FilterResult) -> FilterResult:
+        """A failed result likewise. O(different refusals)."""
+        if result.failure is None:
+            raise AssertionError("only failures have nothing but words to change")
+        return FilterResult(
+            NamedVerdicts(self, result.verdicts, {}),
+            result.total,
+            {},
+            self.refusals(result.refusals),
+            self.named(result.failure),
+        )
+
+    def refusals(self, refusals: Iterable[tuple[Status, int]]) -> tuple[tuple[Status, int], ...]:
+        """Counted refusals likewise."""
+        return tuple((self.named(status), count) for status, count in refusals)
+
+
+class NamedVerdicts(Mapping[str, NodeVerdict]):
+    """Verdicts of which the refusals are put in the words of one pod's claims only when they are looked at."""
+
+    def __init__(
+        self,
+        asked: Asked,
+        verdicts: Mapping[str, NodeVerdict],
+        fitting: Mapping[str, NodeVerdict],
+    ) -> None:
+        self._asked = asked
+        self._verdicts = verdicts
+        self._fitting = fitting
+
+    def __getitem__(self, name: str) -> NodeVerdict:
+        fitting = self._fitting.get(name)
+        return self._asked.verdict(self._verdicts[name]) if fitting is None else fitting
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._verdicts)
+
+    def __len__(self) -> int:
+        return len(self._verdicts)
 
 
 class Question:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from allocator import PreparedClaims
 from allocator.model.claims import AllocationResult, ResourceClaim
 from scheduler.framework.environment import Environment
 from scheduler.framework.status import SUCCESS, Status
@@ -47,7 +46,7 @@ class CycleState:
         claims: the pod's claims in the pod's order, each once.
         allocated: those that had their devices when the attempt began.
         unallocated: the claims that need devices, in the same order.
-        prepared: `unallocated` as the allocator prepared them; None if there are none.
+        prepared: `unallocated` as the allocator prepared them (`PreparedClaims`); None if there are none.
         requests: resource name -> amount (cpu in milli).
         scoring_requests: cpu in milli and memory in bytes as scoring counts them.
         ports: host ports wanted.
@@ -62,7 +61,7 @@ class CycleState:
     claims: tuple[PodClaim, ...] = ()
     allocated: tuple[PodClaim, ...] = ()
     unallocated: tuple[ResourceClaim, ...] = ()
-    prepared: PreparedClaims | None = None
+    prepared: Any = None
     question: Any = None
     requests: Mapping[str, int] = field(default_factory=dict)
     scoring_requests: tuple[int, int] = (0, 0)
