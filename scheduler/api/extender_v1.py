@@ -27,6 +27,7 @@ MAX_PRIORITY: Final = 10
 
 _NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _OPENERS: Final = b"[{"
+_NULL: Final = msgspec.Raw(b"null")
 
 
 class RequestError(ValueError):
@@ -85,7 +86,7 @@ class BindArgs(msgspec.Struct, frozen=True, kw_only=True):
 
 class _FilterRequest(msgspec.Struct, frozen=True):
     pod: Pod | None = msgspec.field(default=None, name="Pod")
-    nodes: msgspec.Raw | None = msgspec.field(default=None, name="Nodes")
+    nodes: msgspec.Raw = msgspec.field(default=_NULL, name="Nodes")
     node_names: list[str] | None = msgspec.field(default=None, name="NodeNames")
 
 
@@ -100,7 +101,7 @@ class _MetaVictims(msgspec.Struct, frozen=True):
 
 class _PreemptRequest(msgspec.Struct, frozen=True):
     pod: Pod | None = msgspec.field(default=None, name="Pod")
-    full: msgspec.Raw | None = msgspec.field(default=None, name="NodeNameToVictims")
+    full: msgspec.Raw = msgspec.field(default=_NULL, name="NodeNameToVictims")
     meta: dict[str, _MetaVictims] | None = msgspec.field(default=None, name="NodeNameToMetaVictims")
 
 
@@ -120,7 +121,7 @@ def parse_filter(body: bytes) -> FilterArgs:
     request = _decode(_FILTER, _FilterRequest, body)
     if request.pod is None:
         raise RequestError("Pod", "is required")
-    if request.node_names is None and request.nodes is not None and bytes(request.nodes) != b"null":
+    if request.node_names is None and bytes(request.nodes) != b"null":
         raise RequestError("Nodes", "node objects are not accepted: set nodeCacheCapable: true")
     return FilterArgs(request.pod, _checked_names("NodeNames", request.node_names or []))
 
@@ -135,7 +136,7 @@ def parse_preempt(body: bytes) -> PreemptArgs:
     request = _decode(_PREEMPT, _PreemptRequest, body)
     if request.pod is None:
         raise RequestError("Pod", "is required")
-    if request.meta is None and request.full is not None and bytes(request.full) != b"null":
+    if request.meta is None and bytes(request.full) != b"null":
         raise RequestError(
             "NodeNameToVictims", "pod objects are not accepted: set nodeCacheCapable: true"
         )

@@ -1,0 +1,269 @@
+"""Objects, pages and events from bytes; errors name object and path."""
+
+import json
+from typing import Any
+
+import pytest
+
+from allocator.quantity import Quantity
+from scheduler.api import decode as module
+from scheduler.api.decode import DecodeError, without_managed_fields
+from scheduler.model import Kind, NodeObject, Pod
+
+# What comes out depends on the kind; here each test knows which.
+decode: Any = module.decode
+decode_tree_object: Any = module.decode_tree_object
+decode_list: Any = module.decode_list
+decode_event: Any = module.decode_event
+allocation_tree: Any = module.allocation_tree
+
+
+def raw(value) -> bytes:
+    return json.dumps(value).encode()
+
+
+def claim_object(**fields: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c", "namespace": "ns", "uid": "u", "resourceVersion": "7"},
+        "spec": {
+            "devices": {
+                "requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", "count": 2}}]
+            }
+        },
+        **fields,
+    }
+
+
+def test_a_claim_comes_with_its_bytes_and_without_managed_fields():
+    obj = claim_object(futureField={"kept": [1.50]})
+    obj["metadata"]["managedFields"] = [{"manager": "kubectl"}]
+    record = decode(Kind.RESOURCE_CLAIM, raw(obj))
+    assert type(record).__name__ == "ClaimRecord"
+    assert record.claim.spec.devices.requests[0].exactly.count == 2
+    kept = json.loads(record.raw)
+    assert "managedFields" not in kept["metadata"]
+    assert kept["futureField"] == {"kept": [1.5]}
+
+
+def test_bytes_around_managed_fields_stay_as_they_are():
+    text = b'{"metadata":{"a":1.500,"managedFields":[{}],"b":"x"},"spec":{"n":1e2}}'
+    assert without_managed_fields(text) == b'{"metadata":{"a":1.500,"b":"x"},"spec":{"n":1e2}}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "obj", "object_", "path", "problem"),
+    [
+        (
+            "ResourceSlice",
+            {
+                "metadata": {"name": "x"},
+                "spec": {"devices": [{"name": "d", "capacity": {"mem": {"value": True}}}]},
+            },
+            "ResourceSlice/x",
+            'spec.devices[0].capacity["mem"].value',
+            "expected a quantity, got a boolean",
+        ),
+        (
+            "ResourceSlice",
+            {
+                "metadata": {"name": "x"},
+                "spec": {"devices": [{"name": "d", "capacity": {"a/b": {}}}]},
+            },
+            "ResourceSlice/x",
+            'spec.devices[0].capacity["a/b"].value',
+            "is required",
+        ),
+        (
+            "ResourceClaim",
+            claim_object(spec={"devices": {"requests": {"name": "r"}}}),
+            "ResourceClaim/ns/c",
+            "spec.devices.requests",
+            "expected a list, got an object",
+        ),
+        (
+            "ResourceClaim",
+            claim_object(
+                spec={"devices": {"requests": [{"name": "r", "exactly": {"count": "2"}}]}}
+            ),
+            "ResourceClaim/ns/c",
+            "spec.devices.requests[0].exactly.count",
+            "expected a whole number, got text",
+        ),
+        (
+            "ResourceClaim",
+            claim_object(apiVersion="resource.k8s.io/v1beta7"),
+            "ResourceClaim/ns/c",
+            "apiVersion",
+            "ResourceClaim has no version 'resource.k8s.io/v1beta7' here; known: "
+            "resource.k8s.io/v1, resource.k8s.io/v1beta2, resource.k8s.io/v1beta1",
+        ),
+        (
+            "Node",
+            {"metadata": {"name": 3}},
+            "Node",
+            "metadata.name",
+            "expected text, got a whole number",
+        ),
+        ("Node", [], "Node", "", "expected an object"),
+        (
+            "Pod",
+            {
+                "metadata": {"name": "p", "namespace": "n"},
+                "spec": {"overhead": {"cpu": "1e999999999"}},
+            },
+            "Pod/n/p",
+            'spec.overhead["cpu"]',
+            "'1e999999999' is not a quantity: its exponent is beyond 400",
+        ),
+    ],
+)
+def test_an_error_names_object_path_and_problem(kind, obj, object_, path, problem):
+    with pytest.raises(DecodeError) as caught:
+        decode(kind, raw(obj))
+    assert (caught.value.object, caught.value.path) == (object_, path)
+    assert problem in caught.value.problem
+
+
+def test_numbers_beyond_64_bits_are_refused():
+    pod = {"metadata": {"name": "p"}, "spec": {"priority": 2**70}}
+    with pytest.raises(DecodeError, match=r"spec\.priority: the number does not fit into 64 bits"):
+        decode_tree_object("Pod", pod)
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"nul", b'{"a": NaN}', b"[" * 100_000, b"\xff"])
+def test_malformed_json_is_an_error_and_nothing_else(text):
+    with pytest.raises(DecodeError):
+        decode("ResourceSlice", text)
+
+
+def test_nulls_count_as_absent_as_in_go():
+    pod = decode(
+        "Pod", b'{"metadata":{"name":"p","labels":null},"spec":{"nodeName":null,"containers":null}}'
+    )
+    assert isinstance(pod, Pod)
+    assert pod.spec.node_name == ""
+
+
+def test_a_bare_fraction_is_a_quantity_with_all_its_digits():
+    node = decode(
+        "Node", b'{"metadata":{"name":"n"},"status":{"allocatable":{"cpu":0.1,"memory":1}}}'
+    )
+    assert isinstance(node, NodeObject)
+    assert node.status.allocatable == {"cpu": Quantity.parse("100m"), "memory": Quantity.parse("1")}
+
+
+def test_v1beta1_claims_come_out_as_v1_with_v1_bytes():
+    obj = claim_object(
+        apiVersion="resource.k8s.io/v1beta1",
+        spec={"devices": {"requests": [{"name": "r", "deviceClassName": "gpu", "count": 2}]}},
+    )
+    record = decode("ResourceClaim", raw(obj))
+    assert record.claim.spec.devices.requests[0].exactly.device_class_name == "gpu"
+    assert json.loads(record.raw)["apiVersion"] == "resource.k8s.io/v1"
+
+
+def test_a_page_keeps_going_past_an_object_that_cannot_be_read():
+    good = claim_object()
+    bad = claim_object(spec={"devices": {"requests": 5}})
+    body = raw(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "metadata": {"resourceVersion": "9", "continue": "t"},
+            "items": [bad, good],
+        }
+    )
+    page = decode_list(Kind.RESOURCE_CLAIM, body)
+    assert [item.claim.key for item in page.items] == ["ns/c"]
+    assert (page.resource_version, page.continue_token) == ("9", "t")
+    assert [str(error) for error in page.refused] == [
+        "ResourceClaim/ns/c: spec.devices.requests: expected a list, got a whole number"
+    ]
+
+
+def test_claims_of_a_page_own_their_bytes():
+    body = raw({"metadata": {}, "items": [claim_object(), claim_object()]})
+    page = decode_list(Kind.RESOURCE_CLAIM, body)
+    assert all(type(item.raw) is bytes and len(item.raw) < len(body) // 2 for item in page.items)
+
+
+def test_items_of_an_old_list_take_its_version():
+    item = {
+        "metadata": {"name": "s"},
+        "spec": {"devices": [{"name": "d", "basic": {"attributes": {"a": {"int": 1}}}}]},
+    }
+    body = raw({"apiVersion": "resource.k8s.io/v1beta1", "metadata": {}, "items": [item]})
+    (decoded,) = decode_list(Kind.RESOURCE_SLICE, body).items
+    assert type(decoded).__name__ == "ResourceSlice"
+    assert decoded.spec.devices[0].attributes["a"].int_ == 1
+
+
+def test_an_empty_page_may_say_null():
+    assert decode_list(Kind.POD, b'{"metadata":{"resourceVersion":"1"},"items":null}').items == []
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"items":3}'])
+def test_a_body_that_is_no_list_is_an_error(body):
+    with pytest.raises(DecodeError, match="PodList"):
+        decode_list(Kind.POD, body)
+
+
+def test_events_carry_object_and_version():
+    event = decode_event(Kind.RESOURCE_CLAIM, raw({"type": "ADDED", "object": claim_object()}))
+    assert (event.type, event.object.claim.key, event.resource_version) == ("ADDED", "ns/c", "7")
+
+
+def test_a_bookmark_carries_only_the_version():
+    event = decode_event(
+        Kind.POD,
+        raw({"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": {"resourceVersion": "12"}}}),
+    )
+    assert (event.type, event.object, event.resource_version) == ("BOOKMARK", None, "12")
+
+
+def test_an_error_event_carries_the_status():
+    event = decode_event(
+        Kind.POD,
+        raw(
+            {
+                "type": "ERROR",
+                "object": {
+                    "kind": "Status",
+                    "code": 410,
+                    "reason": "Expired",
+                    "message": "too old",
+                },
+            }
+        ),
+    )
+    assert (event.status.code, event.status.reason) == (410, "Expired")
+
+
+def test_an_allocation_is_encoded_without_absent_fields():
+    obj = claim_object(
+        status={
+            "allocation": {
+                "devices": {
+                    "results": [{"request": "r", "driver": "d", "pool": "p", "device": "x"}]
+                }
+            }
+        }
+    )
+    record = decode("ResourceClaim", raw(obj))
+    assert allocation_tree(record.claim.status.allocation) == {
+        "devices": {"results": [{"request": "r", "driver": "d", "pool": "p", "device": "x"}]}
+    }
+
+
+def test_opaque_parameters_keep_their_text():
+    parameters = {"driver": "d", "parameters": {"ratio": 0.10, "big": 12345678901234567890123}}
+    obj = claim_object(
+        status={
+            "allocation": {"devices": {"config": [{"source": "FromClaim", "opaque": parameters}]}}
+        }
+    )
+    text = raw(obj).replace(b"0.1,", b"0.100,")
+    record = decode("ResourceClaim", text)
+    raw_parameters = record.claim.status.allocation.devices.config[0].opaque.parameters
+    assert bytes(raw_parameters) == b'{"ratio": 0.100, "big": 12345678901234567890123}'
