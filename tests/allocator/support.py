@@ -54,9 +54,7 @@ def ask(
         claims, where, snapshot, features=features, cel=CEL, new_share_id=share_id_of, **options
     )
     if isinstance(outcome, Allocated):
-        wrong = verify(
-            claims, outcome.allocations, where, snapshot, features=features, cel=CEL
-        )
+        wrong = verify(claims, outcome.allocations, where, snapshot, features=features, cel=CEL)
         assert wrong == []
     return outcome
 
@@ -85,9 +83,7 @@ def names(outcome: Outcome) -> list[str] | str | None:
 
 def by_request(outcome: Outcome) -> list[tuple[str, str]]:
     """Request and device of all results."""
-    return [
-        (r.request, r.device) for a in allocations(outcome) for r in a.devices.results or ()
-    ]
+    return [(r.request, r.device) for a in allocations(outcome) for r in a.devices.results or ()]
 
 
 def kind(outcome: Outcome) -> ReasonKind:
