@@ -159,6 +159,7 @@ class EventRecorder:
 
     async def drain(self) -> None:
         """Write what is queued (before the process ends)."""
+        self._has_work.clear()
         while self._pending:
             event, count = self._pending.popitem(last=False)
             await self._write(event, count)

@@ -87,7 +87,7 @@ class Store(Generic[T]):
     def by_uid(self, uid: str) -> T | None:
         """The object with this UID."""
         key = self._key_by_uid.get(uid)
-        return None if key is None else self._by_key[key]
+        return None if key is None else self._by_key.get(key)
 
     def __iter__(self) -> Iterator[T]:
         return iter(self._by_key.values())
@@ -118,7 +118,7 @@ class Store(Generic[T]):
         if stored.uid != meta.uid or 0 < version < version_of(stored):
             return []
         del self._by_key[key]
-        del self._key_by_uid[stored.uid]
+        self._key_by_uid.pop(stored.uid, None)
         return [(old, None)]
 
     def replace(self, items: Iterable[T], resource_version: int) -> list[Changed[T]]:

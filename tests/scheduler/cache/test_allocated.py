@@ -1,0 +1,119 @@
+"""Which claim uses what: counted once a claim, and whoever gives a device twice is found (S1, F32)."""
+
+import pytest
+
+from allocator.model.devices import DeviceID, PoolID
+from allocator.snapshot import NOTHING_USED, PoolUsage
+from scheduler.cache.allocated import AllocatedIndex
+from tests.builders import GPU_DRIVER, quantity, used
+from tests.scheduler.cache.objects import allocation
+
+POOL = PoolID(GPU_DRIVER, "pool-1")
+DEVICE = DeviceID(GPU_DRIVER, "pool-1", "d1")
+
+
+@pytest.fixture
+def index():
+    return AllocatedIndex()
+
+
+def test_devices_shares_and_capacity_are_counted_as_the_allocator_counts_them(index):
+    index.set_written("u1", allocation("d1", used("admin", admin=True)), 1)
+    index.set_written("u2", allocation(used("d2", share="s1", consumed={"mem": "10Gi"})), 2)
+    index.set_written("u3", allocation(used("d2", share="s2", consumed={"mem": "20Gi"})), 3)
+    assert index.state().usage(POOL) == PoolUsage(
+        frozenset({"d1"}), {"d2": frozenset({"s1", "s2"})}, {"d2": {"mem": quantity("30Gi")}}
+    )
+
+
+def test_without_the_gate_a_share_takes_the_whole_device():
+    index = AllocatedIndex(consumable_capacity=False)
+    index.set_written("u2", allocation(used("d2", share="s1", consumed={"mem": "10Gi"})), 2)
+    assert index.state().usage(POOL) == PoolUsage(frozenset({"d2"}))
+
+
+def test_a_claim_in_flight_and_written_counts_once(index):
+    share = allocation(used("d2", share="s1", consumed={"mem": "10Gi"}))
+    index.set_held("u1", [share])
+    before = index.state()
+    index.set_written("u1", share, 5)
+    assert index.state() is before
+    index.set_held("u1", [])
+    assert index.state() is before
+    assert before.usage(POOL).consumed == {"d2": {"mem": quantity("10Gi")}}
+
+
+def test_a_pool_with_nothing_in_use_any_more_is_gone(index):
+    index.set_written("u1", allocation("d1"), 1)
+    index.state()
+    index.set_written("u1", None, None)
+    assert index.state().usage(POOL) is NOTHING_USED
+    assert not index.state().pools
+
+
+def test_states_given_out_do_not_change(index):
+    index.set_written("u1", allocation("d1"), 1)
+    before = index.state()
+    index.set_written("u2", allocation("d2"), 2)
+    assert before.usage(POOL).devices == {"d1"}
+    assert index.state().usage(POOL).devices == {"d1", "d2"}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "other_is_earlier"),
+    [(5, 7, False), (7, 5, True), (5, None, True), (None, 7, True), (None, None, True)],
+)
+def test_who_was_first_is_told_by_the_version_at_which_it_was_seen(
+    index, ours, theirs, other_is_earlier
+):
+    index.set_written("ours", allocation("d1"), ours)
+    index.set_written("theirs", allocation("d1"), theirs)
+    [conflict] = index.conflicts("ours")
+    assert (conflict.device, conflict.other_uid) == (DEVICE, "theirs")
+    assert conflict.other_is_earlier is other_is_earlier
+
+
+def test_what_is_only_decided_gives_way_to_what_is_written(index):
+    index.set_held("ours", [allocation("d1")])
+    [told] = index.set_written("theirs", allocation("d1"), 9)
+    assert {told.claim_uid, told.other_uid} == {"ours", "theirs"}
+    [conflict] = index.conflicts("ours")
+    assert conflict.other_is_earlier
+    assert index.conflicts("theirs") == []
+
+
+def test_a_later_version_of_the_same_allocation_does_not_make_it_later(index):
+    index.set_written("a", allocation("d1"), 5)
+    index.set_written("b", allocation("d1"), 7)
+    index.set_written("a", allocation("d1"), 9)
+    [conflict] = index.conflicts("a")
+    assert not conflict.other_is_earlier
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_conflict"),
+    [
+        (used("d1"), used("d1"), True),
+        (used("d1"), used("d2"), False),
+        (used("d1"), used("d1", pool="other"), False),
+        (used("d1"), used("d1", share="s1"), True),
+        (used("d1", share="s1"), used("d1", share="s2"), False),
+        (used("d1", share="s1"), used("d1", share="s1"), True),
+        (used("d1"), used("d1", admin=True), False),
+    ],
+)
+def test_two_uses_of_a_device_collide_unless_both_are_shares_or_one_is_admin(
+    index, first, second, is_conflict
+):
+    index.set_written("a", allocation(first), 1)
+    assert bool(index.set_written("b", allocation(second), 2)) is is_conflict
+    assert bool(index.conflicts("a")) is is_conflict
+    assert bool(index.all_conflicts()) is is_conflict
+
+
+def test_a_conflict_ends_when_one_side_gives_way(index):
+    index.set_written("a", allocation("d1"), 1)
+    index.set_written("b", allocation("d1"), 2)
+    index.set_written("b", None, None)
+    assert index.conflicts("a") == []
+    assert index.state().usage(POOL).devices == {"d1"}
