@@ -1,1 +1,22 @@
-"""CEL device selectors: parse, check, compile to closures, evaluate with cost and deadline."""
+"""CEL device selectors: parse, check, compile to closures, evaluate with cost and deadline.
+
+Exactly upstream's environment for stored expressions (Kubernetes 1.37, cel-go 0.29). Knows nothing of claims, nodes or
+the search.
+"""
+
+from allocator.cel.device import DeviceValues, prepare_device
+from allocator.cel.explain import Clause, explain
+from allocator.cel.program import Compiler, Program, compile_derived, compile_selector
+from allocator.cel.reads import Read
+
+__all__ = [
+    "Clause",
+    "Compiler",
+    "DeviceValues",
+    "Program",
+    "Read",
+    "compile_derived",
+    "compile_selector",
+    "explain",
+    "prepare_device",
+]

@@ -29,9 +29,7 @@ class Token(NamedTuple):
 
 _SINGLE: Final = r'"(?:[^"\\\n\r]|\\[^\n\r])*"|\'(?:[^\'\\\n\r]|\\[^\n\r])*\''
 _TRIPLE: Final = r'"""(?:[^\\]|\\.)*?"""|\'\'\'(?:[^\\]|\\.)*?\'\'\''
-_RAW: Final = (
-    r'[rR]"""(?:.*?)"""|[rR]\'\'\'(?:.*?)\'\'\'|[rR]"[^"\n\r]*"|[rR]\'[^\'\n\r]*\''
-)
+_RAW: Final = r'[rR]"""(?:.*?)"""|[rR]\'\'\'(?:.*?)\'\'\'|[rR]"[^"\n\r]*"|[rR]\'[^\'\n\r]*\''
 _TOKEN: Final = re.compile(
     rf"""(?P<blank>[\t \r\n\f]+|//[^\n]*)
     |(?P<bytes>[bB](?:{_RAW}|{_TRIPLE}|{_SINGLE}))
@@ -59,7 +57,9 @@ def tokenize(text: str) -> list[Token]:
     while pos < len(text):
         match = match_at(text, pos)
         if match is None:
-            raise SyntaxProblem(pos, f"Syntax error: token recognition error at: {text[pos : pos + 20]!r}")
+            raise SyntaxProblem(
+                pos, f"Syntax error: token recognition error at: {text[pos : pos + 20]!r}"
+            )
         kind = match.lastgroup or ""
         if kind != "blank":
             word = match.group()
@@ -136,7 +136,8 @@ def _body(text: str) -> tuple[str, bool]:
 
 
 _ESCAPE: Final = re.compile(
-    r"\\(x[0-9a-fA-F]{2}|X[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2}|.)", re.DOTALL
+    r"\\(x[0-9a-fA-F]{2}|X[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2}|.)",
+    re.DOTALL,
 )
 _SIMPLE: Final = {
     "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",

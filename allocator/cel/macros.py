@@ -7,7 +7,16 @@ from collections.abc import Callable
 from typing import Final
 
 from allocator.cel.lexer import SyntaxProblem
-from allocator.cel.syntax import Call, Comprehension, Ident, ListNode, Literal, MapNode, Node, Select
+from allocator.cel.syntax import (
+    Call,
+    Comprehension,
+    Ident,
+    ListNode,
+    Literal,
+    MapNode,
+    Node,
+    Select,
+)
 
 ACCUMULATOR: Final = "@result"
 _HIDDEN: Final = "__result__"
@@ -75,7 +84,13 @@ def _names(call: Call) -> tuple[str, str, tuple[Node, ...]]:
 
 
 def _loop(
-    call: Call, target: Node, macro: str, init: Node, cond: Node, step: Node, result: Node | None = None
+    call: Call,
+    target: Node,
+    macro: str,
+    init: Node,
+    cond: Node,
+    step: Node,
+    result: Node | None = None,
 ) -> Comprehension:
     first, second, parts = _names(call)
     return Comprehension(
@@ -131,7 +146,9 @@ def _exists_one(call: Call, target: Node) -> Node:
     )
 
 
-def _collect(call: Call, target: Node, macro: str, step: Node, init: Node, predicate: Node | None) -> Node:
+def _collect(
+    call: Call, target: Node, macro: str, step: Node, init: Node, predicate: Node | None
+) -> Node:
     pos = call.pos
     if predicate is not None:
         step = _call(pos, "_?_:_", predicate, step, _accu(pos))

@@ -96,7 +96,9 @@ class Call(Node):
 
     __slots__ = ("args", "function", "overloads", "target")
 
-    def __init__(self, pos: int, function: str, target: Node | None, args: tuple[Node, ...]) -> None:
+    def __init__(
+        self, pos: int, function: str, target: Node | None, args: tuple[Node, ...]
+    ) -> None:
         super().__init__(pos)
         self.function = function
         self.target = target
@@ -113,7 +115,9 @@ class ListNode(Node):
 
     __slots__ = ("elements", "optionals")
 
-    def __init__(self, pos: int, elements: tuple[Node, ...], optionals: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self, pos: int, elements: tuple[Node, ...], optionals: frozenset[int] = frozenset()
+    ) -> None:
         super().__init__(pos)
         self.elements = elements
         self.optionals = optionals

@@ -180,7 +180,9 @@ def _check_prerelease(part: str) -> None:
         raise CelRuntimeError("Prerelease is empty")
     if _DIGITS.issuperset(part):
         if len(part) > 1 and part[0] == "0":
-            raise CelRuntimeError(f'Numeric PreRelease version must not contain leading zeroes "{part}"')
+            raise CelRuntimeError(
+                f'Numeric PreRelease version must not contain leading zeroes "{part}"'
+            )
         if len(part) > 20 or int(part) > MAX_UINT:
             raise CelRuntimeError(f'strconv.ParseUint: parsing "{part[:80]}": value out of range')
     elif not _IDENTIFIER.issuperset(part):

@@ -1,0 +1,217 @@
+"""Closures for calls and logic."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from allocator.cel.code import METER, Code, Env, Run
+from allocator.cel.cost import FAILED, CostRule
+from allocator.cel.operators import equal
+from allocator.cel.regex import Regex
+from allocator.cel.values import Semver, UInt, map_key
+from allocator.errors import CelRuntimeError
+
+Method = Callable[..., object]
+
+
+def plain(method: Method, args: Sequence[Code]) -> Run:
+    """Call a function."""
+    if len(args) == 1:
+        first = args[0].run
+        return lambda env: method(first(env))
+    if len(args) == 2:
+        first, second = args[0].run, args[1].run
+        if args[1].is_constant:
+            value = args[1].value
+            return lambda env: method(first(env), value)
+        return lambda env: method(first(env), second(env))
+    runs = [arg.run for arg in args]
+    return lambda env: method(*[run(env) for run in runs])
+
+
+def counted(method: Method, runs: Sequence[Run], rule: CostRule) -> Run:
+    """Call a function and charge for it; upstream evaluates both arguments even if the first failed."""
+
+    def run(env: Env) -> object:
+        values: list[Any] = []
+        failure: CelRuntimeError | None = None
+        for arg in runs:
+            try:
+                values.append(arg(env))
+            except CelRuntimeError as error:
+                if len(runs) > 2:
+                    raise
+                failure = failure or error
+                values.append(FAILED)
+        if failure is not None:
+            env[METER].charge(rule(values, FAILED))
+            raise failure
+        try:
+            result = method(*values)
+        except CelRuntimeError:
+            env[METER].charge(rule(values, FAILED))
+            raise
+        env[METER].charge(rule(values, result))
+        return result
+
+    return run
+
+
+def regex_method(function: str, regex: Regex) -> Method:
+    """The function with its pattern compiled."""
+
+    def method(text: Any, _pattern: Any, limit: Any = -1) -> object:
+        if text.__class__ is not str or limit.__class__ is not int:
+            raise CelRuntimeError("no such overload")
+        if function == "matches":
+            return regex.search(text)
+        return regex.find(text) if function == "find" else regex.find_all(text, limit)
+
+    return method
+
+
+def regex_search(text: Run, search: Callable[[str], bool]) -> Run:
+    """`text.matches(pattern)`."""
+
+    def run(env: Env) -> bool:
+        value = text(env)
+        if value.__class__ is not str:
+            raise CelRuntimeError("no such overload")
+        return search(value)
+
+    return run
+
+
+def equals_literal(left: Run, literal: Any, *, wanted: bool) -> Run:
+    """`left == literal` or `left != literal`, where the literal is a string, int or bool."""
+    cls = literal.__class__
+    other = not wanted
+
+    def run(env: Env) -> bool:
+        value = left(env)
+        if value.__class__ is cls:
+            return wanted if value == literal else other
+        result = equal(value, literal)
+        if result is None:
+            if wanted:
+                raise CelRuntimeError("no such overload")
+            return True
+        return result is wanted
+
+    return run
+
+
+def in_set(left: Run, elements: Sequence[Any]) -> Run:
+    """`left in [constants]`, as a set with the numbers of every numeric type that equal them."""
+    texts = frozenset(element for element in elements if element.__class__ is str)
+    marks = frozenset(mark for element in elements for mark in _marks(element))
+
+    def run(env: Env) -> bool:
+        value = left(env)
+        cls = value.__class__
+        if cls is str:
+            return value in texts
+        if cls is Semver or cls is bytes:
+            raise CelRuntimeError("internal error: runtime error: hash of unhashable type")
+        return map_key(value) in marks
+
+    return run
+
+
+def _marks(element: Any) -> list[object]:
+    """The element, and the same number as int, uint and double where that is lossless or upstream rounds it."""
+    cls = element.__class__
+    marks = [map_key(element)]
+    if cls is float:
+        if element == element and abs(element) < 2**64 and element == int(element):  # noqa: PLR0124  # NaN
+            whole = int(element)
+            if -(2**63) < whole < 2**63:
+                marks.append(whole)
+            if whole >= 0:
+                marks.append(UInt(whole))
+    elif cls is int:
+        marks.append((float, float(element)))
+        if element >= 0:
+            marks.append(UInt(element))
+    elif cls is UInt:
+        marks.append((float, float(element.value)))
+        if element.value < 2**63:
+            marks.append(element.value)
+    return marks
+
+
+def conjunction(terms: Sequence[Run]) -> Run:
+    """`&&`: an error counts only if no term is false."""
+    if len(terms) == 2:
+        first, second = terms
+
+        def pair(env: Env) -> bool:
+            try:
+                one = first(env)
+            except CelRuntimeError as error:
+                if second(env) is False:
+                    return False
+                raise error from None
+            if one is False:
+                return False
+            other = second(env)
+            if other is False:
+                return False
+            if one is True and other is True:
+                return True
+            raise CelRuntimeError("no such overload")
+
+        return pair
+
+    def run(env: Env) -> bool:
+        failure: CelRuntimeError | None = None
+        for term in terms:
+            try:
+                value = term(env)
+            except CelRuntimeError as error:
+                failure = failure or error
+                continue
+            if value is False:
+                return False
+            if value is not True:
+                failure = failure or CelRuntimeError("no such overload")
+        if failure is not None:
+            raise failure
+        return True
+
+    return run
+
+
+def disjunction(terms: Sequence[Run]) -> Run:
+    """`||`: an error counts only if no term is true."""
+
+    def run(env: Env) -> bool:
+        failure: CelRuntimeError | None = None
+        for term in terms:
+            try:
+                value = term(env)
+            except CelRuntimeError as error:
+                failure = failure or error
+                continue
+            if value is True:
+                return True
+            if value is not False:
+                failure = failure or CelRuntimeError("no such overload")
+        if failure is not None:
+            raise failure
+        return False
+
+    return run
+
+
+def conditional(condition: Run, then: Run, other: Run) -> Run:
+    """`c ? a : b`."""
+
+    def run(env: Env) -> Any:
+        value = condition(env)
+        if value is True:
+            return then(env)
+        if value is False:
+            return other(env)
+        raise CelRuntimeError("no such overload")
+
+    return run

@@ -1,0 +1,449 @@
+"""Compiles a checked tree to closures, in one of two ways: fast, or counting the cost as upstream does.
+
+Constants are folded exactly where upstream's planner folds them, because folded nodes cost nothing and fail when the
+expression is compiled.
+
+Source: cel-go interpreter/{planner,decorators,interpretable,attributes}.go.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from allocator.cel import access, calls, folds, operators, types
+from allocator.cel.code import (
+    ATTRIBUTE,
+    CONDITIONAL,
+    DEVICE,
+    FIRST_SLOT,
+    METER,
+    PLAIN,
+    Code,
+    Env,
+    Run,
+    constant,
+)
+from allocator.cel.cost import LIST, MAP, rule_for
+from allocator.cel.functions import implementation
+from allocator.cel.regex import compile_regex
+from allocator.cel.syntax import (
+    Call,
+    Comprehension,
+    Ident,
+    ListNode,
+    Literal,
+    MapNode,
+    Node,
+    Select,
+    Variable,
+)
+from allocator.cel.types import Type
+from allocator.cel.operators import make_map
+from allocator.cel.values import Optional, TypeValue, UInt, static_type_name
+from allocator.errors import CelCompileError, CelRuntimeError
+
+_CONVERSIONS: Final = frozenset(
+    {"bool", "bytes", "double", "dyn", "duration", "int", "string", "timestamp", "type", "uint"}
+)
+# Functions without side effects whose result for a literal is worth keeping; failing ones stay as they are.
+_PURE: Final = frozenset({"quantity", "semver", "ip", "cidr", "url"})
+_REGEX_ARGUMENT: Final = frozenset({"matches", "find", "findAll"})
+_SET_ELEMENTS: Final = frozenset({bool, int, UInt, float, str})
+
+
+class Compiler:
+    """State of one compilation.
+
+    Attributes:
+        counting: whether the closures charge the meter.
+        slots: variable -> its place in the environment.
+        lazy: variables whose value is computed when first read.
+    """
+
+    def __init__(self, *, counting: bool) -> None:
+        self.counting = counting
+        self.slots: dict[int, int] = {}
+        self.lazy: dict[int, Run] = {}
+        self.size = FIRST_SLOT
+        self.done: dict[int, Code] = {}
+        self.keep: list[Variable] = []
+
+    def compile(self, node: Node) -> Code:
+        """Compile one node; a node that a macro uses twice is compiled once.
+
+        Raises:
+            CelCompileError: a constant part fails.
+        """
+        code = self.done.get(id(node))
+        if code is None:
+            code = _COMPILERS[node.__class__](self, node)
+            self.done[id(node)] = code
+        return code
+
+    def slot(self, variable: Variable) -> int:
+        """The place of a variable."""
+        found = self.slots.get(id(variable))
+        if found is None:
+            found = self.size
+            self.size += 1
+            self.slots[id(variable)] = found
+            self.keep.append(variable)
+        return found
+
+    # --- leaves and selections
+
+    def literal(self, node: Literal) -> Code:
+        """A constant."""
+        return constant(node.value)
+
+    def ident(self, node: Ident) -> Code:
+        """A type, the device or a variable."""
+        binding = node.binding
+        if isinstance(binding, Type):
+            return constant(TypeValue(static_type_name(binding)))
+        if binding is None:
+            return self.attribute(access.slot(DEVICE))
+        init = self.lazy.get(id(binding))
+        at = self.slot(binding)
+        return self.attribute(access.slot(at) if init is None else access.lazy_slot(at, init))
+
+    def attribute(self, inner: Run, kind: int = ATTRIBUTE) -> Code:
+        """A selection; where it stands for itself, reading it costs 1."""
+        if not self.counting or kind == CONDITIONAL:
+            return Code(inner, inner=inner, kind=kind)
+        return Code(access.charged(inner, 1), inner=inner, kind=kind)
+
+    def select(self, node: Select) -> Code:
+        """`operand.field` or `has(operand.field)`."""
+        if isinstance(node.binding, Type):
+            return constant(TypeValue(static_type_name(node.binding)))
+        if not self.counting:
+            shortcut = self.device_path(node)
+            if shortcut is not None:
+                return Code(shortcut, kind=ATTRIBUTE)
+        operand = self.compile(node.operand)
+        if node.test:
+            return self.presence(operand, node.field)
+        return self.extend(operand, constant(node.field), optional=False)
+
+    def presence(self, operand: Code, field: str) -> Code:
+        """`has()`: the variable itself is free of cost."""
+        if not self.counting:
+            return Code(access.presence(operand.inner, field))
+        discount = 1 if operand.kind == CONDITIONAL else 0
+        # Upstream treats the test as a selection, so that a selection in front of `?:` branches stays free.
+        inner = access.counted_presence(operand.inner, field, discount)
+        return Code(inner)
+
+    def extend(self, operand: Code, key: Code, *, optional: bool) -> Code:
+        """A further selection or index."""
+        kind = CONDITIONAL if operand.kind == CONDITIONAL else ATTRIBUTE
+        base = operand.inner if operand.kind != PLAIN else operand.run
+        if key.is_constant:
+            if key.value.__class__ not in operators.KEYS:
+                raise CelCompileError(
+                    f"program instantiation failed: invalid qualifier type: {operators.shown(key.value)}"
+                )
+            make = access.counted_field if self.counting else access.field
+            return self.attribute(make(base, key.value, optional=optional), kind)
+        run = key.run if key.kind == PLAIN else key.inner
+        build = access.counted_index if self.counting else access.index
+        return self.attribute(build(base, run, optional=optional), kind)
+
+    def device_path(self, node: Select) -> Run | None:
+        """A closure for `device.field` or `device.attributes["domain"].name`, or None for anything else."""
+        operand = node.operand
+        if _is_device(operand):
+            return None if node.test else access.slot(access.DEVICE_SLOTS[node.field])
+        path = domain_path(operand)
+        if path is None:
+            return None
+        make = access.domain_presence if node.test else access.domain_value
+        return make(access.DEVICE_SLOTS[path[0]], path[1], node.field)
+
+    # --- calls
+
+    def call(self, node: Call) -> Code:
+        """An operator, function or method."""
+        special = _SPECIAL.get(node.function)
+        if special is not None:
+            return special(self, node)
+        args = [self.compile(child) for child in node.children()]
+        function = node.function
+        if function in _CONVERSIONS and len(args) == 1 and args[0].is_constant:
+            return self.fold(function, args[0].value)
+        if function in _REGEX_ARGUMENT and len(args) > 1 and args[1].is_constant:
+            return self.regex(node, args)
+        method = implementation(function, member=node.target is not None)
+        if self.counting:
+            return Code(
+                calls.counted(method, [arg.run for arg in args], rule_for(function, node.overloads))
+            )
+        if function in _PURE and all(arg.is_constant for arg in args):
+            kept = _try(method, args)
+            if kept is not None:
+                return Code(lambda _env: kept)
+        return Code(calls.plain(method, args))
+
+    @staticmethod
+    def fold(function: str, value: Any) -> Code:
+        """A conversion of a constant."""
+        try:
+            return constant(implementation(function, member=False)(value))
+        except CelRuntimeError as error:
+            raise CelCompileError(f"program instantiation failed: {error.message}") from None
+
+    def regex(self, node: Call, args: list[Code]) -> Code:
+        """A regular expression that is known already."""
+        pattern = args[1].value
+        try:
+            regex = compile_regex(pattern)
+        except CelRuntimeError as error:
+            raise CelCompileError(f"program instantiation failed: {error.message}") from None
+        method = calls.regex_method(node.function, regex)
+        if self.counting:
+            return Code(
+                calls.counted(
+                    method, [arg.run for arg in args], rule_for(node.function, node.overloads)
+                )
+            )
+        if node.function == "matches":
+            return Code(calls.regex_search(args[0].run, regex.search))
+        return Code(calls.plain(method, args))
+
+    def logic(self, node: Call) -> Code:
+        """`&&` and `||`."""
+        terms = [self.compile(arg).run for arg in node.args]
+        return Code(
+            calls.conjunction(terms) if node.function == "_&&_" else calls.disjunction(terms)
+        )
+
+    def conditional(self, node: Call) -> Code:
+        """`c ? a : b`."""
+        condition, then, other = (self.compile(arg) for arg in node.args)
+        return Code(
+            calls.conditional(condition.run, then.inner, other.inner), inner=None, kind=CONDITIONAL
+        )
+
+    def equality(self, node: Call) -> Code:
+        """`==` and `!=`, with shortcuts for a literal on the right."""
+        left, right = (self.compile(arg) for arg in node.args)
+        equal = node.function == "_==_"
+        if self.counting:
+            method = operators.equals if equal else operators.not_equals
+            return Code(
+                calls.counted(
+                    method, [left.run, right.run], rule_for(node.function, node.overloads)
+                )
+            )
+        if right.is_constant and right.value.__class__ in (str, int, bool):
+            return Code(calls.equals_literal(left.run, right.value, wanted=equal))
+        return Code(calls.plain(operators.equals if equal else operators.not_equals, [left, right]))
+
+    def index(self, node: Call) -> Code:
+        """`operand[key]`, `operand[?key]` and `operand.?field`."""
+        operand, key = (self.compile(arg) for arg in node.args)
+        return self.extend(operand, key, optional=node.function != "_[_]")
+
+    def membership(self, node: Call) -> Code:
+        """`in`; a constant list of scalars becomes a set, as upstream makes it."""
+        left, right = (self.compile(arg) for arg in node.args)
+        if node.overloads == ("in_list",) and right.is_constant and right.value.__class__ is list:
+            if not right.value:
+                return constant(False)
+            if all(element.__class__ in _SET_ELEMENTS for element in right.value):
+                return Code(calls.in_set(left.run, right.value))
+        if self.counting:
+            rule = rule_for(node.function, node.overloads)
+            return Code(calls.counted(operators.contains, [left.run, right.run], rule))
+        return Code(calls.plain(operators.contains, [left, right]))
+
+    def optional_or(self, node: Call) -> Code:
+        """`or` and `orValue`, which evaluate their argument only when needed and cost nothing."""
+        target = node.target
+        if target is None:
+            raise AssertionError("or is a method")
+        left, right = self.compile(target).run, self.compile(node.args[0]).run
+        unwrap = node.function == "orValue"
+
+        def run(env: Env) -> Any:
+            value = left(env)
+            if value.__class__ is not Optional:
+                raise CelRuntimeError("no such overload")
+            if value.present:
+                return value.value if unwrap else value
+            return right(env)
+
+        return Code(run)
+
+    # --- literals with parts
+
+    def list_literal(self, node: ListNode) -> Code:
+        """A list."""
+        elements = [self.compile(element) for element in node.elements]
+        runs = [element.run for element in elements]
+        build = _list_builder(runs, node.optionals)
+        if all(element.is_constant for element in elements):
+            return _folded(build)
+        return Code(access.charged(build, LIST) if self.counting else build)
+
+    def map_literal(self, node: MapNode) -> Code:
+        """A map."""
+        entries = [
+            (self.compile(key), self.compile(value), optional)
+            for key, value, optional in node.entries
+        ]
+        build = _map_builder([(key.run, value.run, optional) for key, value, optional in entries])
+        if all(key.is_constant and value.is_constant for key, value, _ in entries):
+            return _folded(build)
+        return Code(access.charged(build, MAP) if self.counting else build)
+
+    # --- macros
+
+    def comprehension(self, node: Comprehension) -> Code:
+        """An expanded macro."""
+        if node.variables is None:
+            raise AssertionError("the tree was not checked")
+        accu, first, second = node.variables
+        if node.macro == "bind":
+            return self.bind(node, accu)
+        iterated = self.compile(node.iter_range).run
+        at = self.slot(first)
+        second_at = None if second is None else self.slot(second)
+        parts = [self.compile(part) for part in node.parts]
+        loop = folds.Loop(iterated, at, second_at, counting=self.counting)
+        if node.macro in ("all", "exists"):
+            return Code(folds.quantifier(loop, parts[0].run, wanted=node.macro == "exists"))
+        if node.macro == "exists_one":
+            return Code(folds.exists_one(loop, parts[0].run))
+        predicate = parts[0].run if len(parts) == 2 or node.macro == "filter" else None
+        if node.macro == "filter":
+            return Code(folds.filtered(loop, parts[0].run))
+        transform = parts[-1]
+        if node.macro == "map":
+            # A list with one constant is folded, and so costs nothing.
+            cost = 2 if transform.is_constant else 2 + LIST
+            return Code(folds.mapped(loop, predicate, transform.run, cost))
+        return Code(
+            folds.transformed_map(
+                loop, predicate, transform.run, whole=node.macro == "transform_map_entry"
+            )
+        )
+
+    def bind(self, node: Comprehension, accu: Variable) -> Code:
+        """`cel.bind`: evaluated when first read, once."""
+        at = self.slot(accu)
+        self.lazy[id(accu)] = self.compile(node.init).run
+        body = self.compile(node.result).run
+
+        def run(env: Env) -> Any:
+            env[at] = access.UNSET
+            return body(env)
+
+        return Code(run)
+
+
+def _is_device(node: Node) -> bool:
+    return isinstance(node, Ident) and node.binding is None and node.type == types.DEVICE
+
+
+def domain_path(node: Node) -> tuple[str, str] | None:
+    """(`attributes` or `capacity`, domain) of `device.attributes["domain"]` or `device.attributes.domain`."""
+    if isinstance(node, Call) and node.function == "_[_]":
+        outer, key = node.args
+        domain = key.value if isinstance(key, Literal) else None
+    elif isinstance(node, Select) and not node.test:
+        outer, domain = node.operand, node.field
+    else:
+        return None
+    if domain.__class__ is not str or not isinstance(outer, Select) or outer.test:
+        return None
+    if outer.field not in ("attributes", "capacity") or not _is_device(outer.operand):
+        return None
+    return outer.field, str(domain)
+
+
+def _try(method: Callable[..., object], args: list[Code]) -> object:
+    try:
+        return method(*(arg.value for arg in args))
+    except CelRuntimeError:
+        return None
+
+
+def _folded(build: Run) -> Code:
+    """Fold a literal of constants; one that fails fails whenever it is evaluated."""
+    try:
+        return constant(build([]))
+    except CelRuntimeError:
+        return Code(build)
+
+
+def _list_builder(runs: list[Run], optionals: frozenset[int]) -> Run:
+    if not optionals:
+        return lambda env: [run(env) for run in runs]
+
+    def build(env: Env) -> list[Any]:
+        elements: list[Any] = []
+        for at, run in enumerate(runs):
+            value = run(env)
+            if at in optionals:
+                if value.__class__ is not Optional:
+                    raise CelRuntimeError(
+                        "cannot initialize optional list element from non-optional value"
+                    )
+                if not value.present:
+                    continue
+                value = value.value
+            elements.append(value)
+        return elements
+
+    return build
+
+
+def _map_builder(entries: list[tuple[Run, Run, bool]]) -> Run:
+    def build(env: Env) -> dict[object, object]:
+        pairs: list[tuple[object, object]] = []
+        for key_run, value_run, optional in entries:
+            key = key_run(env)
+            value = value_run(env)
+            if optional:
+                if value.__class__ is not Optional:
+                    raise CelRuntimeError(
+                        "cannot initialize optional entry from non-optional value"
+                    )
+                if not value.present:
+                    pairs = [
+                        pair
+                        for pair in pairs
+                        if pair[0] != key or pair[0].__class__ is not key.__class__
+                    ]
+                    continue
+                value = value.value
+            pairs.append((key, value))
+        return make_map(pairs)
+
+    return build
+
+
+_SPECIAL: Final[dict[str, Callable[[Compiler, Call], Code]]] = {
+    "_&&_": Compiler.logic,
+    "_||_": Compiler.logic,
+    "_?_:_": Compiler.conditional,
+    "_==_": Compiler.equality,
+    "_!=_": Compiler.equality,
+    "_[_]": Compiler.index,
+    "_[?_]": Compiler.index,
+    "_?._": Compiler.index,
+    "@in": Compiler.membership,
+    "or": Compiler.optional_or,
+    "orValue": Compiler.optional_or,
+}
+
+_COMPILERS: Final[dict[type[Node], Callable[[Compiler, Any], Code]]] = {
+    Literal: Compiler.literal,
+    Ident: Compiler.ident,
+    Select: Compiler.select,
+    Call: Compiler.call,
+    ListNode: Compiler.list_literal,
+    MapNode: Compiler.map_literal,
+    Comprehension: Compiler.comprehension,
+}

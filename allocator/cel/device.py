@@ -1,0 +1,126 @@
+"""A device as expressions see it, converted once.
+
+Source: k8s.io/dynamic-resource-allocation/cel/compile.go (DeviceMatches).
+"""
+
+from typing import Any, Final
+
+from allocator.cel.code import Env
+from allocator.cel.values import DomainMap, QuantityValue, Semver
+from allocator.errors import CelRuntimeError
+from allocator.model.devices import Device, DeviceAttribute
+
+
+class DeviceValues:
+    """The values of one device.
+
+    Attributes:
+        error: why no expression can be evaluated on it, e.g. an invalid version; None for most.
+        env: the start of an evaluation's environment, see `allocator.cel.code`.
+    """
+
+    __slots__ = ("env", "error")
+
+    def __init__(self, env: Env, error: str | None) -> None:
+        self.env = env
+        self.error = error
+
+    @property
+    def driver(self) -> str:
+        """The driver."""
+        return self.env[2]  # type: ignore[no-any-return]
+
+
+def prepare_device(driver: str, device: Device) -> DeviceValues:
+    """Convert a device's attributes and capacity.
+
+    One attribute without value or with an invalid version makes every expression on the device fail.
+    """
+    attributes = DomainMap()
+    error: str | None = None
+    for name, attribute in (device.attributes or {}).items():
+        domain, slash, id_ = name.partition("/")
+        if not slash:
+            domain, id_ = driver, name
+        try:
+            value = attribute_value(attribute)
+        except CelRuntimeError as problem:
+            error = error or f"attribute {name}: {problem.message}"
+            continue
+        _put(attributes, domain, id_, value)
+    capacity = DomainMap()
+    for name, amount in (device.capacity or {}).items():
+        domain, slash, id_ = name.partition("/")
+        if not slash:
+            domain, id_ = driver, name
+        _put(capacity, domain, id_, QuantityValue(amount.value))
+    multiple = bool(device.allow_multiple_allocations)
+    whole = {
+        "driver": driver,
+        "allowMultipleAllocations": multiple,
+        "attributes": attributes,
+        "capacity": capacity,
+    }
+    return DeviceValues([attributes, capacity, driver, multiple, whole, None], error)
+
+
+def _put(domains: DomainMap, domain: str, id_: str, value: object) -> None:
+    inner: Any = domains.get(domain)
+    if inner is None:
+        inner = domains[domain] = {}
+    inner[id_] = value
+
+
+def attribute_value(attribute: DeviceAttribute) -> object:
+    """The runtime value of an attribute; if several fields are set, lists win, in upstream's order.
+
+    Raises:
+        CelRuntimeError: it has no value, or an invalid version.
+    """
+    for values in (attribute.ints, attribute.bools, attribute.strings):
+        if values is not None:
+            return list(values)
+    if attribute.versions is not None:
+        return [_version(text) for text in attribute.versions]
+    for value in (attribute.int_, attribute.bool_, attribute.string):
+        if value is not None:
+            return value
+    if attribute.version is not None:
+        return _version(attribute.version)
+    raise CelRuntimeError("unsupported attribute value")
+
+
+def _version(text: str) -> Semver:
+    try:
+        return Semver.parse(text)
+    except CelRuntimeError as error:
+        raise CelRuntimeError(f"parse semantic version: {error.message}") from None
+
+
+_LIST_FIELDS: Final = {bool: "bools", int: "ints", str: "strings", Semver: "versions"}
+_SCALAR_FIELDS: Final = {bool: "bool_", int: "int_", str: "string", Semver: "version"}
+
+
+def to_attribute(value: Any) -> DeviceAttribute:
+    """The attribute that a derived attribute's result becomes.
+
+    Raises:
+        CelRuntimeError: the result is of another type, or a list of several.
+    """
+    field = _SCALAR_FIELDS.get(value.__class__)
+    if field is not None:
+        return DeviceAttribute(**{field: value.text if value.__class__ is Semver else value})
+    if value.__class__ is not list:
+        raise CelRuntimeError(f"unsupported CEL return type: {type(value).__name__}")
+    if not value:
+        return DeviceAttribute(strings=())
+    cls = value[0].__class__
+    list_field = _LIST_FIELDS.get(cls)
+    if list_field is None:
+        raise CelRuntimeError(f"unsupported list element type: {cls.__name__}")
+    for at, element in enumerate(value):
+        if element.__class__ is not cls:
+            raise CelRuntimeError(f"expected list element at index {at} to be {cls.__name__}")
+    return DeviceAttribute(
+        **{list_field: tuple(element.text if cls is Semver else element for element in value)}
+    )

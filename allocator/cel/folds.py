@@ -1,0 +1,200 @@
+"""Closures for macros: one loop each, with the costs of upstream's expansion.
+
+What a round costs follows from the expansion: reading the accumulator 1, `@not_strictly_false` 1, `!` 1, `+` 1, a list
+with one element 10; constants and the accumulator as a branch of `?:` nothing.
+
+Source: cel-go interpreter/interpretable.go (evalFold), parser/macro.go.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from allocator.cel.code import METER, Env, Run
+from allocator.cel.library.collections import insert
+from allocator.cel.values import DomainMap, type_name, unmap_key
+from allocator.errors import CelRuntimeError
+
+_ALL_CONDITION, _EXISTS_CONDITION = 2, 3
+
+
+class Loop:
+    """What a macro iterates over, and where its variables live.
+
+    Attributes:
+        counting: whether rounds charge the meter.
+    """
+
+    __slots__ = ("at", "counting", "iterated", "second")
+
+    def __init__(self, iterated: Run, at: int, second: int | None, *, counting: bool) -> None:
+        self.iterated = iterated
+        self.at = at
+        self.second = second
+        self.counting = counting
+
+    def rounds(self, env: Env) -> Iterator[None]:
+        """Set the variables for each round in turn.
+
+        Raises:
+            CelRuntimeError: the value is no list or map.
+            Stopped: time is up.
+        """
+        value = self.iterated(env)
+        cls = value.__class__
+        at = self.at
+        second = self.second
+        tick = env[METER].tick
+        if cls is list:
+            if second is None:
+                for element in value:
+                    env[at] = element
+                    tick()
+                    yield
+            else:
+                for position, element in enumerate(value):
+                    env[at] = position
+                    env[second] = element
+                    tick()
+                    yield
+        elif cls is dict or cls is DomainMap:
+            for key, member in value.items():
+                env[at] = unmap_key(key)
+                if second is not None:
+                    env[second] = member
+                tick()
+                yield
+        elif second is None:
+            raise CelRuntimeError(f"got '{type_name(value)}', expected iterable type")
+        else:
+            raise CelRuntimeError(f"unsupported comprehension range type: {type_name(value)}")
+
+
+def quantifier(loop: Loop, predicate: Run, *, wanted: bool) -> Run:
+    """`all` (false decides) and `exists` (true decides); an error counts only if nothing decides."""
+    condition = _EXISTS_CONDITION if wanted else _ALL_CONDITION
+    counting = loop.counting
+
+    def run(env: Env) -> bool:
+        failure: CelRuntimeError | None = None
+        decided = False
+        for _ in loop.rounds(env):
+            if counting:
+                env[METER].charge(condition)
+            if decided:
+                break
+            if counting:
+                env[METER].charge(1)
+            try:
+                value = predicate(env)
+            except CelRuntimeError as error:
+                failure = failure or error
+                continue
+            if value is wanted:
+                decided = True
+                if not counting:
+                    break
+            elif value is not (not wanted):
+                failure = failure or CelRuntimeError("no such overload")
+        if counting:
+            env[METER].charge(1)
+        if decided:
+            return wanted
+        if failure is not None:
+            raise failure
+        return not wanted
+
+    return run
+
+
+def exists_one(loop: Loop, predicate: Run) -> Run:
+    """`exists_one`: no error is absorbed."""
+    counting = loop.counting
+
+    def run(env: Env) -> bool:
+        count = 0
+        for _ in loop.rounds(env):
+            if _holds(predicate(env)):
+                count += 1
+                if counting:
+                    env[METER].charge(2)
+        if counting:
+            env[METER].charge(2)
+        return count == 1
+
+    return run
+
+
+def _holds(value: Any) -> bool:
+    if value is True or value is False:
+        return value  # type: ignore[no-any-return]
+    raise CelRuntimeError("no such overload")
+
+
+def mapped(loop: Loop, predicate: Run | None, transform: Run, cost: int) -> Run:
+    """`map` and `transformList`, with or without predicate."""
+    counting = loop.counting
+
+    def run(env: Env) -> list[Any]:
+        made: list[Any] = []
+        for _ in loop.rounds(env):
+            if predicate is not None and not _holds(predicate(env)):
+                continue
+            made.append(transform(env))
+            if counting:
+                env[METER].charge(cost)
+        if counting:
+            env[METER].charge(1)
+        return made
+
+    return run
+
+
+_FILTER_COST: Final = 13
+
+
+def filtered(loop: Loop, predicate: Run) -> Run:
+    """`filter`."""
+    at = loop.at
+    counting = loop.counting
+
+    def run(env: Env) -> list[Any]:
+        made: list[Any] = []
+        for _ in loop.rounds(env):
+            # The predicate may hold a macro with a variable of the same name, but that has a place of its own.
+            if _holds(predicate(env)):
+                made.append(env[at])
+                if counting:
+                    env[METER].charge(_FILTER_COST)
+        if counting:
+            env[METER].charge(1)
+        return made
+
+    return run
+
+
+def transformed_map(loop: Loop, predicate: Run | None, transform: Run, *, whole: bool) -> Run:
+    """`transformMap`, and `transformMapEntry` (`whole`) whose transform makes maps to be merged."""
+    counting = loop.counting
+    at = loop.at
+    cost = 2 if whole else 3
+
+    def run(env: Env) -> dict[object, object]:
+        made: dict[object, object] = {}
+        for _ in loop.rounds(env):
+            if predicate is not None and not _holds(predicate(env)):
+                continue
+            value = transform(env)
+            if not whole:
+                insert(made, env[at], value)
+            elif value.__class__ is dict or value.__class__ is DomainMap:
+                for key, member in value.items():
+                    insert(made, unmap_key(key), member)
+            else:
+                raise CelRuntimeError("no such overload: cel.@mapInsert")
+            if counting:
+                env[METER].charge(cost)
+        if counting:
+            env[METER].charge(1)
+        return made
+
+    return run

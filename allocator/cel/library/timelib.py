@@ -1,0 +1,287 @@
+"""Durations and timestamps: reading, writing, arithmetic and calendar fields.
+
+Source: Go's time.ParseDuration and time.Parse(RFC3339), cel-go common/types/{duration,timestamp,overflow}.go.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
+from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from allocator.cel.values import MAX_INT, MIN_INT, Duration, Timestamp, no_such_overload
+from allocator.errors import CelRuntimeError
+
+_NANOS: Final = 10**9
+_MIN_SECONDS: Final = -62135596800  # 0001-01-01T00:00:00Z
+_MAX_SECONDS: Final = 253402300799  # 9999-12-31T23:59:59Z
+_UNITS: Final = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "μs": 10**3,
+    "ms": 10**6,
+    "s": _NANOS,
+    "m": 60 * _NANOS,
+    "h": 3600 * _NANOS,
+}
+_PART: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]+)")
+_RFC3339: Final = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?"
+    r"(?:(Z)|([+-])([0-9]{2}):([0-9]{2}))",
+    re.ASCII,
+)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def parse_duration(text: str) -> Duration:
+    """Read a Go duration such as `1h30m` or `-1.5s`.
+
+    Raises:
+        CelRuntimeError: it is none.
+    """
+    problem = CelRuntimeError("type conversion error from 'string' to 'google.protobuf.Duration'")
+    negative = text[:1] == "-"
+    rest = text[1:] if text[:1] in ("-", "+") and text else text
+    if rest == "0":
+        return Duration(0)
+    if not rest or len(rest) > 4096:
+        raise problem
+    total = 0
+    pos = 0
+    while pos < len(rest):
+        match = _PART.match(rest, pos)
+        if match is None:
+            raise problem
+        whole, fraction, unit = match.groups()
+        scale = _UNITS.get(unit)
+        if scale is None or not (whole or fraction) or len(whole) > 19:
+            raise problem
+        value = int(whole or "0")
+        if value > 2**63:
+            raise problem
+        total += value * scale
+        if fraction:
+            digits = fraction[:18]
+            total += int(int(digits) * scale / 10 ** len(digits)) if scale > 1 else 0
+        if total > 2**63:
+            raise problem
+        pos = match.end()
+    if negative:
+        return Duration(-total)
+    if total > MAX_INT:
+        raise problem
+    return Duration(total)
+
+
+def write_duration(value: Duration) -> str:
+    """Write a duration in seconds, e.g. `5400s`."""
+    seconds = value.nanos // _NANOS if value.nanos >= 0 else -(-value.nanos // _NANOS)
+    number = float(seconds) + (value.nanos - seconds * _NANOS) / 1e9
+    return f"{plain_float(number)}s"
+
+
+def plain_float(value: float) -> str:
+    """The shortest decimal without exponent that reads back to the same double."""
+    text = repr(value)
+    if "e" not in text:
+        return text.removesuffix(".0")
+    mantissa, _, exponent_text = text.partition("e")
+    sign = "-" if mantissa.startswith("-") else ""
+    whole, _, fraction = mantissa.lstrip("-").partition(".")
+    digits = whole + fraction
+    point = len(whole) + int(exponent_text)
+    if point <= 0:
+        return f"{sign}0.{'0' * -point}{digits}"
+    if point >= len(digits):
+        return f"{sign}{digits}{'0' * (point - len(digits))}"
+    return f"{sign}{digits[:point]}.{digits[point:]}"
+
+
+def go_float(value: float) -> str:
+    """Go's %g: the shortest decimal, with an exponent below 1e-4 and from 1e21 on."""
+    if value != value:  # noqa: PLR0124  # NaN
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "+Inf" if value > 0 else "-Inf"
+    if value == 0:
+        return "-0" if str(value).startswith("-") else "0"
+    size = abs(value)
+    if 1e-4 <= size < 1e21:
+        return plain_float(value)
+    text = repr(value)
+    if "e" not in text:
+        text = f"{value:e}"
+    mantissa, _, exponent = text.partition("e")
+    number = int(exponent)
+    return f"{mantissa.removesuffix('.0')}e{'-' if number < 0 else '+'}{abs(number):02d}"
+
+
+def parse_timestamp(text: str) -> Timestamp:
+    """Read an RFC 3339 time.
+
+    Raises:
+        CelRuntimeError: it is none, or outside the years 1 to 9999.
+    """
+    match = _RFC3339.fullmatch(text)
+    if match is None:
+        raise CelRuntimeError("type conversion error from 'string' to 'google.protobuf.Timestamp'")
+    year, month, day, hour, minute, second, fraction, zulu, sign, zone_hours, zone_minutes = (
+        match.groups()
+    )
+    try:
+        # Year 0 exists in Go's calendar, but not in the range of timestamps.
+        moment = datetime(
+            int(year) or 4, int(month), int(day), int(hour), int(minute), int(second), tzinfo=UTC
+        )
+    except ValueError:
+        raise CelRuntimeError(
+            "type conversion error from 'string' to 'google.protobuf.Timestamp'"
+        ) from None
+    seconds = (moment - _EPOCH) // timedelta(seconds=1)
+    if year == "0000":
+        seconds -= 4 * 365 * 86400 + 86400
+    if not zulu:
+        if int(zone_hours) > 24 or int(zone_minutes) > 60:
+            raise CelRuntimeError(
+                "type conversion error from 'string' to 'google.protobuf.Timestamp'"
+            )
+        offset = int(zone_hours) * 3600 + int(zone_minutes) * 60
+        seconds += -offset if sign == "+" else offset
+    nanos = int(fraction[:9].ljust(9, "0")) if fraction else 0
+    return from_seconds(seconds, nanos)
+
+
+def from_seconds(seconds: int, nanos: int = 0) -> Timestamp:
+    """A timestamp from seconds since 1970.
+
+    Raises:
+        CelRuntimeError: outside the years 1 to 9999.
+    """
+    if not _MIN_SECONDS <= seconds <= _MAX_SECONDS:
+        raise CelRuntimeError("timestamp overflow")
+    return Timestamp(seconds * _NANOS + nanos)
+
+
+def write_timestamp(value: Timestamp) -> str:
+    """Write a time as RFC 3339 in UTC, with as many digits as needed."""
+    seconds, nanos = divmod(value.nanos, _NANOS)
+    moment = _EPOCH + timedelta(seconds=seconds)
+    text = f"{moment.year:04d}-{moment.month:02d}-{moment.day:02d}T{moment:%H:%M:%S}"
+    return f"{text}.{nanos:09d}".rstrip("0") + "Z" if nanos else f"{text}Z"
+
+
+def _duration(nanos: int) -> Duration:
+    if MIN_INT <= nanos <= MAX_INT:
+        return Duration(nanos)
+    raise CelRuntimeError("duration overflow")
+
+
+def _timestamp(nanos: int) -> Timestamp:
+    if not _MIN_SECONDS <= nanos // _NANOS <= _MAX_SECONDS:
+        raise CelRuntimeError("timestamp overflow")
+    return Timestamp(nanos)
+
+
+def add(left: Any, right: Any) -> Duration | Timestamp:
+    """The `+` operator where the left side is a duration or timestamp."""
+    one, other = left.__class__, right.__class__
+    if one is Duration and other is Duration:
+        return _duration(left.nanos + right.nanos)
+    if {one, other} == {Duration, Timestamp}:
+        return _timestamp(left.nanos + right.nanos)
+    raise no_such_overload("_+_", left, right)
+
+
+def subtract(left: Any, right: Any) -> Duration | Timestamp:
+    """The `-` operator where the left side is a duration or timestamp."""
+    one, other = left.__class__, right.__class__
+    if one is other:
+        return _duration(left.nanos - right.nanos)
+    if one is Timestamp and other is Duration:
+        return _timestamp(left.nanos - right.nanos)
+    raise no_such_overload("_-_", left, right)
+
+
+def negate(value: Duration) -> Duration:
+    """The unary `-` of a duration."""
+    return _duration(-value.nanos)
+
+
+@lru_cache(maxsize=256)
+def _zone(name: str) -> tzinfo:
+    """A zone by its IANA name or offset such as `-08:00`.
+
+    Raises:
+        CelRuntimeError: unknown.
+    """
+    if ":" not in name:
+        if name in ("", "UTC"):
+            return UTC
+        try:
+            return ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise CelRuntimeError(f"unknown time zone {name[:80]}") from None
+    hours_text, _, minutes_text = name.partition(":")
+    try:
+        hours, minutes = int(hours_text), int(minutes_text)
+        if len(name) > 20 or "_" in name or " " in name:
+            raise ValueError(name)
+        offset = hours * 60 - minutes if hours_text.startswith("-") else hours * 60 + minutes
+        return timezone(timedelta(minutes=offset))
+    except ValueError:
+        raise CelRuntimeError(f'strconv.Atoi: parsing "{name[:40]}": invalid syntax') from None
+
+
+def _moment(value: Timestamp, zone: str) -> datetime:
+    try:
+        return (_EPOCH + timedelta(seconds=value.nanos // _NANOS)).astimezone(_zone(zone))
+    except OverflowError:
+        raise CelRuntimeError("timestamp overflow") from None
+
+
+def _milliseconds(value: Timestamp) -> int:
+    return value.nanos % _NANOS // 10**6
+
+
+_FIELDS: Final[Mapping[str, Callable[[datetime], int]]] = {
+    "getFullYear": lambda moment: moment.year,
+    "getMonth": lambda moment: moment.month - 1,
+    "getDayOfYear": lambda moment: moment.timetuple().tm_yday - 1,
+    "getDayOfMonth": lambda moment: moment.day - 1,
+    "getDate": lambda moment: moment.day,
+    "getDayOfWeek": lambda moment: moment.isoweekday() % 7,
+    "getHours": lambda moment: moment.hour,
+    "getMinutes": lambda moment: moment.minute,
+    "getSeconds": lambda moment: moment.second,
+}
+_DURATION_UNITS: Final = {
+    "getHours": 3600 * _NANOS,
+    "getMinutes": 60 * _NANOS,
+    "getSeconds": _NANOS,
+    "getMilliseconds": 10**6,
+}
+
+
+def _field(name: str) -> Callable[..., object]:
+    """The method of timestamps and, where there is one, of durations."""
+    unit = _DURATION_UNITS.get(name)
+    field = _FIELDS.get(name)
+
+    def method(value: Any, *zone: Any) -> int:
+        cls = value.__class__
+        if cls is Duration and unit is not None and not zone:
+            quotient = abs(value.nanos) // unit
+            return -quotient if value.nanos < 0 else quotient
+        if cls is not Timestamp or (zone and zone[0].__class__ is not str):
+            raise no_such_overload(name, value, *zone)
+        moment = _moment(value, zone[0] if zone else "UTC")
+        return _milliseconds(value) if field is None else field(moment)
+
+    return method
+
+
+FUNCTIONS: Final[dict[str, Callable[..., object]]] = {
+    name: _field(name) for name in (*_FIELDS, "getMilliseconds")
+}

@@ -1,0 +1,134 @@
+"""What an expression reads of a device, found from its tree."""
+
+from typing import Final, Literal, NamedTuple
+
+from allocator.cel import types
+from allocator.cel.compiler import domain_path
+from allocator.cel.parser import MAX_DEPTH
+from allocator.cel.syntax import Ast, Call, Comprehension, Ident, Node, Select, Variable
+from allocator.cel.syntax import Literal as Constant
+
+_COSTLY: Final = frozenset(
+    {"lists.range", "replace", "split", "join", "sort", "distinct", "findAll", "flatten", "sets.contains",
+     "sets.equivalent", "sets.intersects", "format"}
+)  # fmt: skip
+_MAX_LENGTH: Final = (
+    10 * 1024
+)  # what the API server admits; the bounds on uncounted costs build on it
+
+
+class Read(NamedTuple):
+    """Something an expression reads.
+
+    Attributes:
+        kind: `attribute` and `capacity` have a domain and a name, the others neither.
+    """
+
+    kind: Literal["attribute", "capacity", "driver", "allowMultipleAllocations"]
+    domain: str = ""
+    name: str = ""
+
+
+def can_be_costly(ast: Ast) -> bool:
+    """Whether an evaluation may reach the cost limit, so that its cost has to be counted.
+
+    Without loops and without functions whose result outgrows their input, an expression of 10 KiB cannot: its parts
+    are read once each, and the dearest of them, `contains` of two literals, costs 655,000.
+    """
+    if len(ast.source) > _MAX_LENGTH or ast.root.depth > MAX_DEPTH:
+        return True
+    stack = [ast.root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Comprehension) or (isinstance(node, Call) and node.function in _COSTLY):
+            return True
+        stack.extend(node.children())
+    return False
+
+
+def reads_of(root: Node) -> frozenset[Read] | None:
+    """All reads, or None if the expression uses the device in a way that hides them."""
+    finder = _Finder()
+    return frozenset(finder.found) if finder.visit(root) else None
+
+
+class _Finder:
+    """Collects reads.
+
+    Attributes:
+        aliases: variables of `cel.bind` that stand for one domain's attributes or capacity.
+    """
+
+    def __init__(self) -> None:
+        self.found: set[Read] = set()
+        self.aliases: dict[int, tuple[str, str]] = {}
+        self.seen: set[int] = set()
+
+    def visit(self, root: Node) -> bool:
+        """Whether everything read under the node is known."""
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            if id(node) in self.seen:
+                continue
+            self.seen.add(id(node))
+            if self.is_read(node):
+                continue
+            if isinstance(node, Ident) and (self.is_device(node) or self.alias(node) is not None):
+                return False
+            if isinstance(node, Comprehension) and node.macro == "bind" and self.bind(node):
+                stack.append(node.result)
+                continue
+            stack.extend(node.children())
+        return True
+
+    @staticmethod
+    def is_device(node: Node) -> bool:
+        """Whether the node is the device itself."""
+        return isinstance(node, Ident) and node.binding is None and node.type == types.DEVICE
+
+    def alias(self, node: Node) -> tuple[str, str] | None:
+        """The domain that a variable stands for."""
+        if isinstance(node, Ident) and isinstance(node.binding, Variable):
+            return self.aliases.get(id(node.binding))
+        return None
+
+    def bind(self, node: Comprehension) -> bool:
+        """Note a variable for a domain."""
+        path = domain_path(node.init)
+        if path is None or node.variables is None:
+            return False
+        self.aliases[id(node.variables[0])] = path
+        return True
+
+    def domain(self, node: Node) -> tuple[str, str] | None:
+        """(`attributes` or `capacity`, domain) that a node evaluates to."""
+        return self.alias(node) or domain_path(node)
+
+    def is_read(self, node: Node) -> bool:
+        """Note the read that a node is, if it is one."""
+        if isinstance(node, Select):
+            if self.is_device(node.operand):
+                if node.field == "driver":
+                    self.found.add(Read("driver"))
+                elif node.field == "allowMultipleAllocations":
+                    self.found.add(Read("allowMultipleAllocations"))
+                else:
+                    return False
+                return True
+            return self.note(node.operand, node.field)
+        if isinstance(node, Call) and len(node.args) == 2 and node.target is None:
+            first, second = node.args
+            if node.function in ("_[_]", "_[?_]", "_?._") and isinstance(second, Constant):
+                return self.note(first, second.value)
+            if node.function == "@in" and isinstance(first, Constant):
+                return self.note(second, first.value)
+        return False
+
+    def note(self, operand: Node, name: object) -> bool:
+        """Note a read of one name of a domain."""
+        path = self.domain(operand)
+        if path is None or not isinstance(name, str):
+            return False
+        self.found.add(Read("attribute" if path[0] == "attributes" else "capacity", path[1], name))
+        return True
