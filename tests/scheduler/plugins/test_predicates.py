@@ -306,7 +306,7 @@ RESOURCES = [
     Case(
         id="hugepages short",
         pod=pod(requests={"hugepages-2Mi": "4Mi"}),
-        node=offering(**{"hugepages-2Mi": "2Mi"}),
+        node=node_info(node_object(allocatable={"hugepages-2Mi": "2Mi", "pods": "1"})),
         want=SHORT_X,
     ),
     Case(

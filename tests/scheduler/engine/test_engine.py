@@ -1,0 +1,553 @@
+"""The engine is the plain search, for every node, after every event; and every part of its key is needed for that.
+
+A story is a random sequence of changes to a small cluster with everything an answer can depend on. After each change
+the pods of all shapes are asked of all nodes, with memory and without.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from allocator.model.claims import ResourceClaim
+from allocator.model.hooks import enc_hook
+from allocator.snapshot import Snapshot
+from scheduler import cycle
+from scheduler.engine import Engine
+from scheduler.engine import answers as answers_module
+from scheduler.engine.answers import Answer, SharedView
+from scheduler.engine.questions import Question
+from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict
+from scheduler.framework.environment import Environment, Mode
+from scheduler.framework.status import Status
+from scheduler.model import Pod, Taint, Toleration
+from tests.builders import (
+    capacity,
+    claim,
+    consumes,
+    counter_set,
+    device,
+    device_class,
+    first_available,
+    gpu_slice,
+    match,
+    node_selector,
+    request,
+    resource_slice,
+    sub_request,
+    taint,
+    taint_rule,
+    toleration,
+    valid_range,
+)
+from tests.pods import node_object, pod, pod_owner
+from tests.scheduler.world import World, environment, gpu_nodes
+
+NODES = ("n0", "n1", "n2", "n3")
+MODEL_A = 'device.attributes["gpu.example.com"].model == "a"'
+
+
+def shapes() -> list[tuple[list[ResourceClaim], dict[str, Any]]]:
+    """Claims and pod fields of every kind of pod."""
+    return [
+        ([claim("c")], {}),
+        ([claim("c", request("r", MODEL_A, count=2), match("gpu.example.com/model"))], {}),
+        (
+            [
+                claim(
+                    "c",
+                    first_available("r", sub_request("a", MODEL_A, count=2), sub_request("b")),
+                )
+            ],
+            {"requests": {"cpu": "1"}},
+        ),
+        ([claim("c", request("r", capacity={"memory": "10"}))], {}),
+        ([claim("c", request("r", all_devices=True))], {}),
+        ([claim("c", request("r", tolerations=[toleration(operator="Exists")]))], {}),
+        ([claim("c"), claim("d", request("r", device_class="big"))], {}),
+        ([], {"requests": {"cpu": "2"}, "node_selector": {"zone": "z1"}}),
+        ([claim("c")], {"tolerations": [Toleration(operator="Exists")]}),
+    ]
+
+
+class Story:
+    """A random life of a small cluster."""
+
+    def __init__(self, seed: int, engine: Engine) -> None:
+        self.rng = random.Random(seed)
+        self.engine = engine
+        self.world = World(device_class(), device_class("big"))
+        self.bound: list[tuple[Pod, list[str]]] = []
+        self.made = 0
+        for name in NODES:
+            self._node(name)
+            self._local_slice(name)
+
+    def play(self, steps: int) -> None:
+        for _ in range(steps):
+            self.rng.choice(self._events())()
+            for _ in range(2):
+                self.ask()
+
+    # --- changes
+
+    def _events(self) -> list[Callable[[], None]]:
+        each = self.rng.choice
+        return [
+            lambda: self._node(each(NODES)),
+            lambda: self._local_slice(each(NODES)),
+            lambda: self._local_slice(each(NODES)),
+            self._shared_slices,
+            self._shared_slices,
+            self._spread_pool,
+            self._spread_pool,
+            lambda: self._class(each(("gpu", "big"))),
+            self._rule,
+            self._bind,
+            self._bind,
+            self._bind,
+            self._end,
+            self._cordon,
+        ]
+
+    def _node(self, name: str) -> None:
+        zone = self.rng.choice(("z1", "z2"))
+        cpu = self.rng.choice(("2", "4"))
+        self.world.put(
+            node_object(name, labels={"zone": zone}, allocatable={"cpu": cpu, "pods": "9"})
+        )
+
+    def _cordon(self) -> None:
+        name = self.rng.choice(NODES)
+        soft = self.rng.choice(((), (Taint(key="t", effect="NoSchedule"),)))
+        self.world.put(
+            node_object(name, taints=soft, unschedulable=self.rng.random() < 0.5, labels={})
+        )
+
+    def _local_slice(self, name: str) -> None:
+        models = [self.rng.choice("ab") for _ in range(self.rng.randint(1, 3))]
+        taints = [taint("bad")] if self.rng.random() < 0.2 else None
+        devices = [
+            device(f"gpu-{index}", model=model, taints=taints) for index, model in enumerate(models)
+        ]
+        devices.append(
+            device(
+                "shared",
+                model="a",
+                shareable=True,
+                capacity={"memory": capacity("30", valid_range("10", "30", "10", "10"))},
+            )
+        )
+        made = resource_slice(
+            f"{name}-gpus",
+            *devices,
+            pool=name,
+            node=name,
+            generation=self.rng.randint(1, 2),
+            count=self.rng.choice((1, 1, 1, 2)),
+        )
+        self.world.put(made)
+
+    def _shared_slices(self) -> None:
+        made = resource_slice(
+            "net",
+            device("card", model=self.rng.choice("ab")),
+            pool="net",
+            selector=node_selector(labels={"zone": "z1"}),
+        )
+        if self.rng.random() < 0.3:
+            self.world.remove(made)
+        else:
+            self.world.put(made)
+
+    def _spread_pool(self) -> None:
+        """A pool over two nodes with counters in a slice of its own: what one takes, the other lacks."""
+        generation = self.rng.randint(1, 2)
+        counters = resource_slice(
+            "spread-counters",
+            pool="spread",
+            all_nodes=True,
+            count=3,
+            counters=[counter_set("card", memory="10")],
+            generation=generation,
+        )
+        parts = [
+            resource_slice(
+                f"spread-{name}",
+                device(f"part-{name}", model="a", consumes=[consumes("card", memory="6")]),
+                pool="spread",
+                node=name,
+                count=3,
+                generation=generation,
+            )
+            for name in NODES[:2]
+        ]
+        for each in self.rng.sample([counters, *parts], self.rng.randint(1, 3)):
+            if self.rng.random() < 0.15:
+                self.world.remove(each)
+            else:
+                self.world.put(each)
+
+    def _class(self, name: str) -> None:
+        expressions = [MODEL_A] if self.rng.random() < 0.5 else []
+        self.world.put(device_class(name, *expressions))
+
+    def _rule(self) -> None:
+        rule = taint_rule("rule", taint("rule"), pool=self.rng.choice(NODES), device="gpu-0")
+        if self.rng.random() < 0.5:
+            self.world.put(rule)
+        else:
+            self.world.remove(rule)
+
+    def _bind(self) -> None:
+        waiting, claims = self._pod()
+        state = self.engine.pre_filter(waiting, self.world.cache)
+        assert isinstance(state, CycleState)
+        result = self.engine.find_nodes(state)
+        name = self.engine.select_node(state, result)
+        if name is None:
+            return
+        self.world.bind(waiting, name, dict(result.fitting[name].allocations))
+        self.bound.append((waiting, claims))
+
+    def _end(self) -> None:
+        if not self.bound:
+            return
+        ended, claims = self.bound.pop(self.rng.randrange(len(self.bound)))
+        known = self.world.cache.pod(ended.metadata.uid)
+        assert known is not None
+        self.world.remove(known)
+        for name in claims:
+            record = self.world.cache.claim("default", name)
+            assert record is not None
+            self.world.remove(record)
+
+    # --- questions
+
+    def _pod(self) -> tuple[Pod, list[str]]:
+        self.made += 1
+        claims, fields = self.rng.choice(shapes())
+        names = [f"{each.metadata.name}-{self.made}" for each in claims]
+        templates = {each.metadata.name: name for each, name in zip(claims, names, strict=True)}
+        waiting = pod(f"p{self.made}", templates=templates, **fields)
+        for each, name in zip(claims, names, strict=True):
+            meta = msgspec.structs.replace(
+                each.metadata, name=name, uid=f"uid-{name}", owner_references=(pod_owner(waiting),)
+            )
+            self.world.put(msgspec.structs.replace(each, metadata=meta))
+        self.world.put(waiting)
+        return waiting, names
+
+    def ask(self) -> None:
+        """Compare memory and plain search for a new pod on every node."""
+        waiting, claims = self._pod()
+        assert differences(self.engine, waiting, self.world) == []
+        self.world.remove(waiting)
+        for name in claims:
+            self.world.remove(self.world.cache.claim("default", name))
+
+
+def told(verdict: NodeVerdict) -> Any:
+    """All that a verdict says, as plain data."""
+    reason = verdict.status.reason
+    return (
+        verdict.status.code,
+        verdict.status.plugin,
+        None if reason is None else (reason.kind, reason.message, reason.claim, reason.request),
+        {
+            uid: msgspec.json.encode(given, enc_hook=enc_hook)
+            for uid, given in verdict.allocations.items()
+        },
+        verdict.unavailable,
+        verdict.ends_attempt,
+    )
+
+
+def summed_up(result: FilterResult) -> Any:
+    failure = result.failure
+    return (
+        None if failure is None else (failure.code, failure.message, failure.plugin),
+        cycle.failure_message(result),
+        result.feasible,
+        result.rejected_by,
+    )
+
+
+def differences(engine: Engine, waiting: Pod, world: World) -> list[str]:
+    """Where memory and plain search disagree."""
+    plain_state = cycle.pre_filter(waiting, world.cache, engine.environment)
+    state = engine.pre_filter(waiting, world.cache)
+    if isinstance(plain_state, Status) or isinstance(state, Status):
+        same = isinstance(plain_state, Status) and isinstance(state, Status)
+        return [] if same else ["pre_filter"]
+    plain, remembered = cycle.filter_nodes(plain_state), engine.filter_nodes(state)
+    found = [
+        name
+        for name in plain.verdicts
+        if name not in remembered.verdicts
+        or told(plain.verdicts[name]) != told(remembered.verdicts[name])
+    ]
+    if summed_up(plain) != summed_up(remembered):
+        found.append("sum")
+    if plain.fitting and not found:
+        ranks = cycle.rank_nodes(plain_state, plain.fitting)
+        if ranks != cycle.rank_nodes(state, remembered.fitting):
+            found.append("ranks")
+    for name in (NODES[0], NODES[-1]):
+        if name not in plain.verdicts:
+            continue
+        if told(engine.filter_node(state, state.snapshot.nodes[name])) != told(
+            plain.verdicts[name]
+        ):
+            found.append(f"filter_node {name}")
+    return found
+
+
+def engine_for(env: Environment | None = None, **settings: Any) -> Engine:
+    return Engine(env or environment(), check_every=1, **settings)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_memory_answers_as_the_plain_search_after_every_event(seed: int) -> None:
+    engine = engine_for()
+
+    Story(seed, engine).play(25)
+
+    assert engine.mismatches == 0
+    assert engine.reused > 0
+
+
+@pytest.mark.parametrize("mode", list(Mode), ids=lambda mode: mode.value)
+def test_the_same_with_the_oldest_allocator_and_in_each_mode(mode: Mode) -> None:
+    from allocator.features import Features
+
+    env = environment(
+        mode, features=Features.for_version("1.34", {"DRAPartitionableDevices": True})
+    )
+    engine = engine_for(env)
+
+    for seed in range(4):
+        Story(seed, engine).play(15)
+
+    assert engine.mismatches == 0
+
+
+def test_a_memory_that_forgets_answers_the_same() -> None:
+    engine = engine_for(max_answers=6)
+
+    Story(3, engine).play(25)
+
+    assert engine.memo.evictions > 0
+    assert engine.memo.weight <= 6 + len(NODES)
+
+
+# --- every part of the key is needed: without it, some story finds a wrong answer
+
+
+def always(*_: object) -> bool:
+    return True
+
+
+def no_usage(views: Any, devices: Snapshot) -> bool:
+    return all(devices.slices.in_pool(pool) is group for pool, group, _ in views)
+
+
+def no_pool(views: Any, devices: Snapshot) -> bool:
+    return all(devices.allocated.usage(pool) is usage for pool, _, usage in views)
+
+
+def without(part: str) -> Callable[..., bool]:
+    """`Answer.is_current` that does not look at one part."""
+
+    def is_current(self: Answer, node: Any, devices: Snapshot, shared: object) -> bool:
+        return (
+            self.outcome is not None
+            and (part == "node" or self._node == node)
+            and (part == "shared" or self._shared is shared)
+            and (part == "local" or devices.slices.local(node.name) is self._local)
+            and (part == "pools" or answers_module._is_same(self._pools, devices))
+        )
+
+    return is_current
+
+
+def break_predicates(patch: pytest.MonkeyPatch) -> None:
+    """Predicates are never asked again."""
+    plain = cycle.check_predicates
+    known: dict[tuple[str, int], Any] = {}
+
+    def remembered(state: CycleState, node: Any) -> Any:
+        asked = state.question
+        if asked is None:
+            return plain(state, node)
+        return known.setdefault((node.name, id(asked.question)), plain(state, node))
+
+    patch.setattr("scheduler.cycle.check_predicates", remembered)
+
+
+BREAKS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "labels of the node": lambda p: p.setattr(Answer, "is_current", without("node")),
+    "slices without a node": lambda p: p.setattr(Answer, "is_current", without("shared")),
+    "slices of the node": lambda p: p.setattr(Answer, "is_current", without("local")),
+    "pools of the node": lambda p: p.setattr(Answer, "is_current", without("pools")),
+    "what is in use": lambda p: p.setattr(answers_module, "_is_same", no_usage),
+    "slices of a pool elsewhere": lambda p: p.setattr(answers_module, "_is_same", no_pool),
+    "what is shared by nodes": lambda p: p.setattr(SharedView, "is_current", always),
+    "contents of classes": lambda p: p.setattr(Question, "is_current", always),
+    "predicates": break_predicates,
+}
+
+
+def play_stories(count: int) -> None:
+    for seed in range(count):
+        Story(seed, Engine(environment(), check_every=0)).play(30)
+
+
+@pytest.mark.parametrize("part", BREAKS)
+def test_without_a_part_of_the_key_some_answer_is_wrong(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    BREAKS[part](monkeypatch)
+
+    with pytest.raises(AssertionError):
+        play_stories(60)
+
+
+KEY_PARTS: dict[str, Callable[[Pod], Pod]] = {
+    "tolerations": lambda p: msgspec.structs.replace(
+        p, spec=msgspec.structs.replace(p.spec, tolerations=(Toleration(operator="Exists"),))
+    ),
+    "node selector": lambda p: msgspec.structs.replace(
+        p, spec=msgspec.structs.replace(p.spec, node_selector={"a": "b"})
+    ),
+    "requests": lambda p: msgspec.structs.replace(
+        p,
+        spec=msgspec.structs.replace(p.spec, containers=pod(requests={"cpu": "3"}).spec.containers),
+    ),
+    "node name": lambda p: msgspec.structs.replace(
+        p, spec=msgspec.structs.replace(p.spec, node_name="x")
+    ),
+}
+
+
+@pytest.mark.parametrize("part", KEY_PARTS)
+def test_pods_that_differ_in_what_predicates_read_ask_different_questions(part: str) -> None:
+    world = World(*gpu_nodes(1), claim("c"))
+    engine = engine_for()
+    one = pod(claims=["c"])
+    other = KEY_PARTS[part](pod("q", claims=["c"]))
+    for each in (one, other):
+        assert isinstance(engine.pre_filter(each, world.cache), CycleState)
+
+    assert len(engine.memo) == 2
+
+
+# --- what it is for
+
+
+def test_pods_of_one_template_share_their_searches() -> None:
+    world = World(*gpu_nodes(5))
+    engine = engine_for()
+    for number in range(10):
+        waiting = pod(f"p{number}", templates={"gpu": f"c{number}"})
+        made = claim(f"c{number}")
+        meta = msgspec.structs.replace(made.metadata, owner_references=(pod_owner(waiting),))
+        world.put(msgspec.structs.replace(made, metadata=meta), waiting)
+        state = engine.pre_filter(waiting, world.cache)
+        assert isinstance(state, CycleState)
+        result = engine.find_nodes(state)
+        name = engine.select_node(state, result)
+        assert name is not None
+        world.bind(waiting, name, dict(result.fitting[name].allocations))
+
+    # five nodes at first, then the one node that changed, again for each of the nine pods that followed
+    assert engine.searches == 5 + 9
+
+
+def test_many_nodes_are_looked_at_in_turn_until_enough_fit() -> None:
+    world = World(*gpu_nodes(10), claim("c"))
+    engine = Engine(environment(), enough_nodes=4)
+    seen = []
+    for _ in range(3):
+        state = engine.pre_filter(pod(claims=["c"]), world.cache)
+        assert isinstance(state, CycleState)
+        seen.append(engine.find_nodes(state).feasible)
+
+    assert seen == [
+        ("n00", "n01", "n02", "n03"),
+        ("n04", "n05", "n06", "n07"),
+        ("n08", "n09", "n00", "n01"),
+    ]
+
+
+def test_a_device_on_the_last_node_only_is_found() -> None:
+    nodes = [node_object(f"n{number:03}") for number in range(150)]
+    world = World(device_class(), *nodes, gpu_slice("n149", "gpu-0"), claim("c"))
+    engine = engine_for()
+    state = engine.pre_filter(pod(claims=["c"]), world.cache)
+    assert isinstance(state, CycleState)
+
+    assert engine.find_nodes(state).feasible == ("n149",)
+
+
+def test_the_nominated_node_comes_first() -> None:
+    world = World(*gpu_nodes(3), claim("c"))
+    waiting = pod(claims=["c"])
+    waiting = msgspec.structs.replace(
+        waiting, status=msgspec.structs.replace(waiting.status, nominated_node_name="n02")
+    )
+    engine = engine_for()
+    state = engine.pre_filter(waiting, world.cache)
+    assert isinstance(state, CycleState)
+    assert engine.find_nodes(state).feasible == ("n02",)
+
+    world.put(node_object("n02", unschedulable=True))
+    state = engine.pre_filter(waiting, world.cache)
+    assert isinstance(state, CycleState)
+    assert engine.find_nodes(state).feasible == ("n00", "n01")
+
+
+def test_hopeless_pods_are_refused_in_their_own_words_without_looking_again() -> None:
+    world = World(*gpu_nodes(3), claim("a", request(count=9)), claim("b", request(count=9)))
+    engine = engine_for()
+    texts = []
+    for name in ("a", "b"):
+        state = engine.pre_filter(pod(name, claims=[name]), world.cache)
+        assert isinstance(state, CycleState)
+        result = engine.find_nodes(state)
+        assert result.failure is not None
+        assert result.failure.reason is not None
+        texts.append((result.failure.reason.claim, cycle.failure_message(result)))
+        assert result.verdicts["n00"].status.message == result.failure.message
+
+    assert engine.searches == 3
+    assert [claim for claim, _ in texts] == ["a", "b"]
+    assert texts[0][1].replace("default/a", "default/b") == texts[1][1]
+
+
+def test_a_wrong_memory_is_noticed_and_dropped() -> None:
+    world = World(*gpu_nodes(2, gpus=2), claim("c"))
+    engine = engine_for()
+    state = engine.pre_filter(pod(claims=["c"]), world.cache)
+    assert isinstance(state, CycleState)
+    result = engine.find_nodes(state)
+    lying = {name: msgspec_replaced(verdict) for name, verdict in result.fitting.items()}
+    wrong = FilterResult(lying, result.total, lying)
+
+    assert engine.select_node(state, wrong) is None
+    assert engine.mismatches == 1
+    assert len(engine.memo) == 0
+
+
+def msgspec_replaced(verdict: NodeVerdict) -> NodeVerdict:
+    """The same with another device."""
+    changed = {}
+    for uid, given in verdict.allocations.items():
+        results = tuple(
+            msgspec.structs.replace(each, device="gpu-1") for each in given.devices.results or ()
+        )
+        devices = msgspec.structs.replace(given.devices, results=results)
+        changed[uid] = msgspec.structs.replace(given, devices=devices)
+    return NodeVerdict(allocations=changed)
