@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from allocator.cel import Compiler
 from allocator.features import Features
 from allocator.model.claims import ResourceClaim
 from allocator.model.devices import DeviceID
@@ -20,7 +21,7 @@ from allocator.outcome import (
 from allocator.policies import FIRST_FIT, Policy
 from allocator.pools import Pool, PoolState, facts_of, gather_pools
 from allocator.report import NULL_REPORTER, Explanation, Reporter
-from allocator.requests import Compiler, FatalError, PreparedClaims, prepare_claims
+from allocator.requests import FatalError, PreparedClaims, prepare_claims
 from allocator.result import NewShareID, ResultError, ResultRules, allocation_result
 from allocator.search import DEVICE_TEXTS, IN_USE, NO_MATCH, STAGES, Limits, Search, Solution
 from allocator.snapshot import Snapshot

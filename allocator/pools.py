@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from allocator.cel import DeviceValues, prepare_device
 from allocator.model.devices import (
     CounterSet,
     Device,
@@ -94,7 +95,7 @@ class SliceFacts:
     def __init__(self, prepared: PreparedSlice) -> None:
         devices = prepared.slice.spec.devices or ()
         self._prepared = prepared
-        self._values: dict[tuple[int, bool], Any] = {}
+        self._values: dict[tuple[int, bool], DeviceValues] = {}
         self.candidates = tuple(Candidate(prepared, self, index) for index in range(len(devices)))
         self.rows: dict[Any, list[Any]] = {}
         self.uses_groups = any(
@@ -104,13 +105,11 @@ class SliceFacts:
         )
         self.last_pool: tuple[Any, ...] | None = None
 
-    def values(self, index: int, *, hide_sharing: bool) -> Any:
+    def values(self, index: int, *, hide_sharing: bool) -> DeviceValues:
         """Device variables for CEL; the stable allocator hides `device.allowMultipleAllocations`."""
         key = (index, hide_sharing)
         found = self._values.get(key)
         if found is None:
-            from allocator.cel import prepare_device
-
             spec = self._prepared.slice.spec
             device = self.candidates[index].device
             if hide_sharing:

@@ -8,9 +8,10 @@ Source: Allocate, validateDeviceRequest in structured/internal/*/allocator_*.go;
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final
 
 from allocator.capacity import CapacityError, Consumption, consumption
+from allocator.cel import Compiler, Program
 from allocator.constraints import Constraint, DistinctAttribute, MatchAttribute, lookup_attribute
 from allocator.errors import CelCompileError, CelError
 from allocator.features import Features
@@ -32,18 +33,6 @@ MAX_RESULTS: Final = 32
 """Devices that one claim can hold (AllocationResultsMaxSize)."""
 
 _MISSING: Final = DeviceAttribute()
-
-
-class Compiler(Protocol):
-    """What requests need of `allocator.cel.Compiler`."""
-
-    def selector(self, expression: str) -> Any:
-        """Compile a selector, raising CelCompileError; the program's `evaluate` answers a bool."""
-        ...
-
-    def derived(self, expression: str) -> Any:
-        """Compile a derived attribute, raising CelCompileError; the program's `evaluate_value` answers an attribute."""
-        ...
 
 
 class FatalError(Exception):
@@ -428,8 +417,8 @@ class Selectors:
     def __init__(self, compiler: Compiler, *, stable: bool) -> None:
         self._compiler = compiler
         self._hide_sharing = stable
-        self._compiled: dict[str | None, Any] = {}
-        self._derived: dict[str, Any] = {}
+        self._compiled: dict[str | None, Program | CelCompileError] = {}
+        self._derived: dict[str, Program | CelCompileError] = {}
 
     def selects(self, alternative: Alternative, candidate: Candidate, node: Node) -> bool:
         """Say whether a device is selectable by class, request and node, but for gates.
@@ -467,7 +456,7 @@ class Selectors:
                 return _Failure(number, error)
         return True
 
-    def _program(self, expression: str | None) -> Any:
+    def _program(self, expression: str | None) -> Program:
         """Compile, or raise the same error again."""
         found = self._compiled.get(expression)
         if found is None:
@@ -502,7 +491,7 @@ class Selectors:
             raise FatalError(_derived_outcome(alternative, candidate, name, answer))
         return answer  # type: ignore[no-any-return]
 
-    def _derive(self, expression: str, candidate: Candidate) -> DeviceAttribute | CelError:
+    def _derive(self, expression: str, candidate: Candidate) -> object:
         try:
             found = self._derived.get(expression)
             if found is None:
@@ -511,12 +500,14 @@ class Selectors:
             if isinstance(found, CelCompileError):
                 return found
             values = candidate.facts.values(candidate.index, hide_sharing=self._hide_sharing)
-            return found.evaluate_value(values)  # type: ignore[no-any-return]
+            return found.evaluate_value(values)
         except CelError as error:
             return error
 
 
-def _compile(expression: str | None, compiler: Callable[[str], Any]) -> Any:
+def _compile(
+    expression: str | None, compiler: Callable[[str], Program]
+) -> Program | CelCompileError:
     if expression is None:
         return CelCompileError("CEL expression empty (unsupported selector type?)")
     try:

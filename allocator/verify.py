@@ -6,15 +6,15 @@ the snapshot, and says which rules are broken. Tests, the binder (before it writ
 What it does not say: whether these are the devices that Kubernetes would have chosen; another valid choice passes.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
-from allocator.cel import prepare_device
+from allocator.cel import Compiler, DeviceValues, prepare_device
 from allocator.errors import CelError
 from allocator.features import Features
 from allocator.model.claims import (
@@ -43,20 +43,6 @@ from allocator.snapshot import Snapshot
 
 _MAX_RESULTS: Final = 32
 _Spec = ExactDeviceRequest | DeviceSubRequest
-
-
-class Selecting(Protocol):
-    """What checking needs of `allocator.cel.Compiler`."""
-
-    @property
-    def selector(self) -> Callable[[str], Any]:
-        """Compile a selector."""
-        ...
-
-    @property
-    def derived(self) -> Callable[[str], Any]:
-        """Compile a derived attribute."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +95,7 @@ def verify(
     snapshot: Snapshot,
     *,
     features: Features,
-    cel: Selecting,
+    cel: Compiler,
 ) -> list[Violation]:
     """Check the allocations of a pod's claims for a node.
 
@@ -146,7 +132,7 @@ class _Check:
     node: Node
     snapshot: Snapshot
     features: Features
-    cel: Selecting
+    cel: Compiler
     violations: list[Violation] = field(default_factory=list)
     placed: list[_Placed] = field(default_factory=list)
 
@@ -251,7 +237,7 @@ class _Check:
             if not matches:
                 self.fail("selectors-match", placed.owner, f"{placed.id}: {text}")
 
-    def _values(self, driver: str, device: Device) -> Any:
+    def _values(self, driver: str, device: Device) -> DeviceValues:
         if self.is_stable:  # its selectors do not see sharing
             device = msgspec.structs.replace(device, allow_multiple_allocations=None)
         return prepare_device(driver, device)
@@ -538,11 +524,9 @@ class _Check:
     def _attribute(self, placed: _Placed, name: str) -> DeviceAttribute | None:
         for derived in placed.spec.derived_attributes or ():
             if derived.name == name:
-                program = self.cel.derived(derived.expression)
-                found: DeviceAttribute = program.evaluate_value(
-                    self._values(placed.id.driver, placed.found.device)
-                )
-                return found
+                values = self._values(placed.id.driver, placed.found.device)
+                found = self.cel.derived(derived.expression).evaluate_value(values)
+                return found if isinstance(found, DeviceAttribute) else None
         attributes = placed.found.device.attributes or {}
         if name in attributes:
             return attributes[name]
@@ -888,10 +872,8 @@ def _whole(pool: PoolID, node: Node, snapshot: Snapshot, features: Features) -> 
 
 
 def _pool_problem(pool: PoolID, node: Node, snapshot: Snapshot, features: Features) -> str:
-    """Say why the devices of a pool may not be used."""
+    """Say why the devices of a pool that has slices for the node may not be used."""
     here = _here(pool, node, snapshot, features)
-    if not here:
-        return "it has no slice for the node"
     want, generation = here[0].spec.pool.resource_slice_count, here[0].spec.pool.generation
     whole = _whole(pool, node, snapshot, features)
     if len(here) != want:

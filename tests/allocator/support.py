@@ -46,8 +46,8 @@ def ask(
     on: Node | None = None,
     features: Features = DEFAULTS,
     **options: Any,
-) -> Outcome:
-    """Allocate without a budget; every allocation that comes out is verified."""
+) -> Any:
+    """Allocate without a budget; every allocation that comes out is verified. Answers an `Outcome`."""
     where = on or node()
     options = {"budget": None, **options}
     outcome = allocate(

@@ -118,6 +118,7 @@ def config_of(*parts) -> list[tuple[str, str, tuple[str, ...] | None]]:
     return [
         (entry.source, msgspec.json.decode(entry.opaque.parameters)["text"], entry.requests)
         for entry in allocation.devices.config or ()
+        if entry.opaque is not None
     ]
 
 
