@@ -32,6 +32,7 @@ from scheduler.client.kube import ClientConfigError, KubeClient
 from scheduler.clock import SystemClock
 from scheduler.config import Settings
 from scheduler.extender.app import ExtenderApp
+from scheduler.extender.holds import Holds
 from scheduler.extender.service import ExtenderService
 from scheduler.extender.wakeup import WakeUp
 from scheduler.framework.environment import Mode
@@ -264,6 +265,9 @@ class Process:
             )
             core.cache.subscribe(wakeup.observe)
             self._start("wake-up", wakeup.run())
+        holds = Holds(core.cache, core.clock) if settings.extender.forced_choice else None
+        if holds is not None:
+            core.cache.subscribe(holds.observe)
         service = ExtenderService(
             cache=core.cache,
             binder=core.binder,
@@ -271,6 +275,8 @@ class Process:
             clock=core.clock,
             wakeup=wakeup,
             max_open_binds=settings.binding.max_concurrent,
+            shortlist=settings.extender.filter_shortlist,
+            holds=holds,
         )
         app = ExtenderApp(
             service,

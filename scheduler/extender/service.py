@@ -18,6 +18,8 @@ from scheduler.binder import BOUND, Binder, BindError, BindOutcome, Chain
 from scheduler.cache.cluster import ClusterCache
 from scheduler.clock import Clock
 from scheduler.engine.engine import Engine
+from scheduler.extender.holds import Holds
+from scheduler.extender.shortlist import best_nodes, may_shorten
 from scheduler.extender.wakeup import WakeUp
 from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict
 from scheduler.framework.status import Code, Status, error
@@ -65,6 +67,8 @@ class ExtenderService:
         clock: Clock,
         wakeup: WakeUp | None,
         max_open_binds: int = 64,
+        shortlist: int = 0,
+        holds: Holds | None = None,
     ) -> None:
         """Store the collaborators.
 
@@ -75,6 +79,8 @@ class ExtenderService:
             clock: for expiry and delays.
             wakeup: profile fast: wakes the pods that filter rejected; None: kube-scheduler does.
             max_open_binds: beyond it filter is delayed, since kube-scheduler's cycle is serial.
+            shortlist: nodes that a filter answer may hold; 0: all that fit.
+            holds: forced choice: one node is answered and its devices held; None: filter holds nothing.
         """
         self._cache = cache
         self._binder = binder
@@ -82,6 +88,8 @@ class ExtenderService:
         self._clock = clock
         self._wakeup = wakeup
         self._max_open_binds = max_open_binds
+        self._shortlist = shortlist
+        self._holds = holds
         self._remembered: OrderedDict[str, _Remembered] = OrderedDict()
         self._give_backs: set[asyncio.Task[bool]] = set()
 
@@ -90,18 +98,37 @@ class ExtenderService:
     async def filter(self, args: FilterArgs) -> FilterAnswer:
         """Say which of the nodes can serve the pod."""
         await self._delay()
+        if self._holds is not None:
+            self._holds.release_expired()
+            self._holds.release(args.pod.metadata.uid)
         state = self._engine.pre_filter(args.pod, self._cache)
         if isinstance(state, Status):
             return self._refused(args.pod, state, args.node_names)
         if not state.claims and not state.backed_resources:
             return FilterAnswer(args.node_names)
         result = await self._look(state, args.node_names)
+        if self._holds is not None and self._cache.snapshot() is not state.snapshot:
+            # Others may have been given devices while a long list of nodes was looked at; what is held must be free now.
+            state = self._engine.pre_filter(args.pod, self._cache)
+            if isinstance(state, Status):
+                return self._refused(args.pod, state, args.node_names)
+            result = self._engine.filter_nodes(state, args.node_names)
         if result.failure is not None:
             return self._none_fits(state, result)
         self._remember(state, result)
         if self._wakeup is not None:
             self._wakeup.accepted(state.pod.metadata.uid)
-        return FilterAnswer(result.feasible)
+        return FilterAnswer(self._choice(state, result))
+
+    def _choice(self, state: CycleState, result: FilterResult) -> Sequence[str]:
+        """The nodes to answer: all that fit, the best few, or the one that is held."""
+        if self._holds is not None and state.unallocated:
+            [name] = best_nodes(state, result, 1)
+            self._holds.hold(state, result.fitting[name])
+            return [name]
+        if self._shortlist and may_shorten(state.pod):
+            return best_nodes(state, result, self._shortlist)
+        return result.feasible
 
     async def _look(self, state: CycleState, names: Sequence[str]) -> FilterResult:
         """Look at nodes in slices; the state's snapshot is immutable, so all slices see the same cluster."""
@@ -214,6 +241,8 @@ class ExtenderService:
     def _start(self, pod: Pod, node_name: str) -> Chain | BindOutcome:
         """Decide on the current state and hold the devices, with no await between; the filter's answer is not trusted."""
         self._remembered.pop(pod.metadata.uid, None)
+        if self._holds is not None:
+            self._holds.release(pod.metadata.uid)  # what is decided below holds them again
         state = cycle.pre_filter(pod, self._cache, self._engine.environment)
         if isinstance(state, Status):
             return _outcome(state)

@@ -1,0 +1,55 @@
+"""Forced choice: filter answers one node and holds its devices for the pod, in memory, for a limited time.
+
+For contended clusters: no two pods are sent after the same device. Released when the bind begins (which holds them
+itself), when the pod is filtered again or gone, and after a time limit: a crash or another choice of kube-scheduler leaks
+nothing. Off by default. Source: scheduler-and-claims 6.5 (B); `architecture.md` decision 6.
+"""
+
+from typing import Final
+
+from scheduler.cache.cluster import ClusterCache
+from scheduler.clock import Clock
+from scheduler.framework.cycle_state import CycleState, NodeVerdict
+from scheduler.model import Change, Kind, Pod
+
+HOLD_SECONDS: Final = 30.0  # longer than a bind may take
+
+
+class Holds:
+    """Devices held between filter and bind, by pod."""
+
+    def __init__(self, cache: ClusterCache, clock: Clock) -> None:
+        self._cache = cache
+        self._clock = clock
+        self._expires: dict[str, float] = {}
+
+    def hold(self, state: CycleState, verdict: NodeVerdict) -> None:
+        """Hold what the verdict allocates, for the state's pod, instead of what it held before."""
+        uid = state.pod.metadata.uid
+        self.release(uid)
+        claims = {claim.metadata.uid: claim for claim in state.unallocated}
+        self._cache.hold(
+            uid, {key: (claims[key], value) for key, value in verdict.allocations.items()}
+        )
+        self._expires[uid] = self._clock.monotonic() + HOLD_SECONDS
+
+    def release(self, pod_uid: str) -> None:
+        """Let go, if the pod holds anything since filter. Never touches what a bind holds."""
+        if self._expires.pop(pod_uid, None) is not None:
+            self._cache.release(pod_uid)
+
+    def release_expired(self) -> None:
+        """Let go of what was held for too long; holds are made in the order in which they expire."""
+        now = self._clock.monotonic()
+        for uid, expires in list(self._expires.items()):
+            if expires > now:
+                break
+            self.release(uid)
+
+    def observe(self, change: Change) -> None:
+        """Listen to the cache: a pod that is gone holds nothing."""
+        if change.kind is Kind.POD and change.new is None and isinstance(change.old, Pod):
+            self.release(change.old.metadata.uid)
+
+    def __len__(self) -> int:
+        return len(self._expires)
