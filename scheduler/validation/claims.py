@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
+from allocator.cel import compile_derived
 from allocator.features import Features
 from scheduler.validation import formats
 from scheduler.validation.common import (
     check_configs,
+    check_expression,
     check_format,
     check_selectors,
     check_toleration,
@@ -41,7 +43,7 @@ def check_claim_spec(
     names = request_names(devices)
     used = _attributes_by_request(constraints)
     for request in requests.items():
-        _check_request(request, used)
+        _check_request(request, used, features)
         _check_admin_access(request["exactly"]["adminAccess"], namespace, namespaces)
     _check_counts(requests)
     constraints.limit("constraints", _MAX_CONSTRAINTS)
@@ -73,7 +75,7 @@ def _attributes_by_request(constraints: Cursor) -> dict[str, set[str]]:
     return used
 
 
-def _check_request(request: Cursor, used: Mapping[str, set[str]]) -> None:
+def _check_request(request: Cursor, used: Mapping[str, set[str]], features: Features) -> None:
     name = request["name"].text
     check_format(request["name"], "requests", formats.label)
     exactly, alternatives = request["exactly"], request["firstAvailable"]
@@ -82,17 +84,20 @@ def _check_request(request: Cursor, used: Mapping[str, set[str]]) -> None:
     elif not exactly.present and not alternatives.size:
         request.report("requests", "exactly or firstAvailable is required")
     if exactly.present:
-        _check_device_request(exactly, name, used)
+        _check_device_request(exactly, name, used, features)
     alternatives.limit("first-available", _MAX_ALTERNATIVES)
     alternatives.unique("first-available", "name")
     for alternative in alternatives.items():
         check_format(alternative["name"], "first-available", formats.label)
-        _check_device_request(alternative, f"{name}/{alternative['name'].text}", used)
+        where = f"{name}/{alternative['name'].text}"
+        _check_device_request(alternative, where, used, features)
 
 
-def _check_device_request(request: Cursor, name: str, used: Mapping[str, set[str]]) -> None:
+def _check_device_request(
+    request: Cursor, name: str, used: Mapping[str, set[str]], features: Features
+) -> None:
     check_format(request["deviceClassName"], "device-class-name", formats.subdomain)
-    check_selectors(request["selectors"])
+    check_selectors(request["selectors"], features)
     mode, count = request["allocationMode"], request["count"]
     match mode.text:
         case "All":
@@ -114,10 +119,12 @@ def _check_device_request(request: Cursor, name: str, used: Mapping[str, set[str
         quantity = amount.quantity
         if quantity is not None and quantity.nanos < 0:
             amount.report("capacity-request", "is negative")
-    _check_derived(request["derivedAttributes"], name, used)
+    _check_derived(request["derivedAttributes"], name, used, features)
 
 
-def _check_derived(derived: Cursor, request: str, used: Mapping[str, set[str]]) -> None:
+def _check_derived(
+    derived: Cursor, request: str, used: Mapping[str, set[str]], features: Features
+) -> None:
     rule = "derived-attributes"
     derived.limit(rule, _MAX_DERIVED)
     derived.unique(rule, "name")
@@ -126,10 +133,10 @@ def _check_derived(derived: Cursor, request: str, used: Mapping[str, set[str]]) 
     )
     for attribute in derived.items():
         check_format(attribute["name"], rule, formats.fully_qualified_name)
-        if attribute["name"].text and attribute["name"].text not in compared:
+        name = attribute["name"].text
+        if name and not formats.fully_qualified_name(name) and name not in compared:
             attribute["name"].report(rule, "no constraint of this request compares it")
-        if not attribute["expression"].text:
-            attribute["expression"].report(rule, "is required")
+        check_expression(attribute["expression"], rule, features, compile_derived)
 
 
 def _check_admin_access(place: Cursor, namespace: str, namespaces: Namespaces | None) -> None:

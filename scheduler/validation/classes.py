@@ -1,14 +1,15 @@
 """DeviceClasses and DeviceTaintRules. Source: dra-allocator 8.3."""
 
+from allocator.features import Features
 from scheduler.validation import formats
 from scheduler.validation.common import check_configs, check_format, check_selectors, check_taint
 from scheduler.validation.cursor import Cursor
 
 
-def check_class(obj: Cursor) -> None:
+def check_class(obj: Cursor, features: Features) -> None:
     """Check a class."""
     spec = obj["spec"]
-    check_selectors(spec["selectors"])
+    check_selectors(spec["selectors"], features)
     check_configs(spec["config"])
     if spec["extendedResourceName"].present:
         check_format(

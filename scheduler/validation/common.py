@@ -5,8 +5,10 @@ from typing import Final
 
 import msgspec
 
-from allocator.cel import compile_selector
+from allocator.cel import Program, compile_selector
+from allocator.cel.syntax import Call, Select
 from allocator.errors import CelCompileError
+from allocator.features import Features
 from allocator.model.nodes import NodeSelectorError, NodeSelectorTerm, check_term
 from scheduler.api.numbers import encode_tree
 from scheduler.validation import formats
@@ -50,6 +52,9 @@ def check_node_selector(selector: Cursor, *, one_term: bool) -> None:
             term.report(rule, str(error))
         for requirement in term["matchExpressions"].items():
             check_format(requirement["key"], rule, formats.label_key)
+        for requirement in term["matchFields"].items():
+            if requirement["key"].text != "metadata.name":
+                requirement["key"].report(rule, "only metadata.name can be selected as a field")
 
 
 def check_taint(taint: Cursor) -> None:
@@ -109,27 +114,57 @@ def check_skip_node_operations(operations: Cursor) -> None:
         operations.report(rule, "NodePrepareResources needs NodeUnprepareResources")
 
 
-def check_expression(expression: Cursor, rule: str) -> None:
-    """Check length and syntax of a device selector."""
+def check_expression(
+    expression: Cursor,
+    rule: str,
+    features: Features,
+    compile_: Callable[[str], Program] = compile_selector,
+) -> None:
+    """Check length and syntax of a CEL expression, and that it uses nothing of a disabled feature.
+
+    Differs from upstream: its environment for new expressions also types attribute values more strictly while
+    DRAListTypeAttributes is off, and estimates the cost; here the environment of stored expressions decides.
+    """
     if not expression.text:
         expression.report(rule, "is required")
-    elif len(expression.text.encode()) > MAX_EXPRESSION_BYTES:
+        return
+    if len(expression.text.encode()) > MAX_EXPRESSION_BYTES:
         expression.report(rule, f"must have at most {MAX_EXPRESSION_BYTES} bytes")
-    else:
-        try:
-            compile_selector(expression.text)
-        except CelCompileError as error:
-            expression.report(rule, f"does not compile: {error.message}")
+        return
+    try:
+        program = compile_(expression.text)
+    except CelCompileError as error:
+        expression.report(rule, f"does not compile: {error.message}")
+        return
+    for name, gate, enabled in (
+        ("includes", "DRAListTypeAttributes", features.list_type_attributes),
+        ("allowMultipleAllocations", "DRAConsumableCapacity", features.consumable_capacity),
+    ):
+        if not enabled and _uses(program, name):
+            expression.report(rule, f"does not compile: {name} needs feature gate {gate}")
 
 
-def check_selectors(selectors: Cursor) -> None:
+def _uses(program: Program, name: str) -> bool:
+    """Whether an expression calls a function, or reads a field, of this name."""
+    nodes = [program.ast.root]
+    while nodes:
+        node = nodes.pop()
+        if (isinstance(node, Call) and node.function == name) or (
+            isinstance(node, Select) and node.field == name
+        ):
+            return True
+        nodes.extend(node.children())
+    return False
+
+
+def check_selectors(selectors: Cursor, features: Features) -> None:
     """Check a list of selectors."""
     selectors.limit("selectors", _MAX_SELECTORS)
     for selector in selectors.items():
         if not selector["cel"].present:
             selector["cel"].report("selectors", "is required")
         else:
-            check_expression(selector["cel"]["expression"], "selectors")
+            check_expression(selector["cel"]["expression"], "selectors", features)
 
 
 def check_configs(configs: Cursor, *, most: int = _MAX_CONFIGS, rule: str = "config") -> None:

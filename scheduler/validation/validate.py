@@ -131,7 +131,7 @@ def _check_kind(kind: str, obj: Cursor, features: Features, namespaces: Namespac
             namespace = obj["metadata"]["namespace"].text or "default"
             check_claim_spec(obj["spec"]["spec"], features, namespace, namespaces)
         case "DeviceClass":
-            check_class(obj)
+            check_class(obj, features)
         case "DeviceTaintRule":
             check_taint_rule(obj)
         case "Pod":
