@@ -29,6 +29,7 @@ from scheduler.metrics import Metrics
 from scheduler.model import Kind, Pod
 from scheduler.reflectors.barrier import ClaimBarrier
 from scheduler.reflectors.reflectors import Reflectors
+from scheduler.standalone.loop import StandaloneLoop
 
 _log: Final = logging.getLogger(__name__)
 
@@ -52,6 +53,13 @@ class Core:
     def may_write(self) -> bool:
         """Whether this process may send a write now."""
         return self.leadership.can_write(self.clock.monotonic())
+
+
+def build_loop(core: Core) -> StandaloneLoop:
+    """The loop of the stand-alone mode."""
+    return StandaloneLoop(
+        core.cache, core.engine, core.binder, core.events, core.clock, core.metrics, core.settings
+    )
 
 
 async def detect_version(client: ApiClient, settings: Settings) -> str:

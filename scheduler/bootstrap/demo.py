@@ -5,23 +5,21 @@ The scheduler is the real one, with its reflectors, cache, queue and binder; onl
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
 from allocator.allocate import allocate
 from allocator.features import Features
-from allocator.model.claims import AllocationResult
 from allocator.outcome import Allocated, Reason
 from scheduler import cycle
 from scheduler.apiserver.client import EmbeddedClient
 from scheduler.apiserver.server import ApiServer
 from scheduler.bootstrap import demo_cluster
-from scheduler.bootstrap.build import Core, build_core
-from scheduler.client import ApiClient, Committed
+from scheduler.bootstrap.build import Core, build_core, build_loop
+from scheduler.client import ApiClient, ApiError, Committed
 from scheduler.clock import Clock, SystemClock
 from scheduler.config import Settings
 from scheduler.framework.environment import Mode
@@ -33,30 +31,11 @@ from scheduler.simulated.drivers import Drivers
 from scheduler.simulated.garbage import GarbageCollector
 from scheduler.simulated.kubelets import Kubelets
 from scheduler.simulated.workloads import JobController
-from scheduler.standalone.loop import StandaloneLoop
+from scheduler.views.placement import PlacedPod, device_lines
 
 SETTLE_SECONDS: Final = 1.0
 TIMEOUT_SECONDS: Final = 60.0
 Json = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedPod:
-    """One pod as the demo shows it.
-
-    Attributes:
-        name: of the pod.
-        node: where it runs; empty: nowhere.
-        devices: `request: driver/pool/device`, with what is consumed of it.
-        message: why it is Pending.
-        reasons: node -> why not there, with devices.
-    """
-
-    name: str
-    node: str
-    devices: tuple[str, ...]
-    message: str
-    reasons: Mapping[str, Reason]
 
 
 class Demo:
@@ -81,7 +60,7 @@ class Demo:
     async def running(self) -> AsyncIterator[None]:
         """Run the scheduler and the simulated parts while the block runs."""
         core, clock = self.core, self.clock
-        loop = StandaloneLoop(core)
+        loop = build_loop(core)
         parts: list[Awaitable[Any]] = [
             core.reflectors.run(),
             core.events.run(),
@@ -145,10 +124,15 @@ class Demo:
             line
             for claim in self.core.cache.claims_of_pod(pod)
             if claim.status.allocation is not None
-            for line in _lines(claim.status.allocation)
+            for line in device_lines(claim.status.allocation)
         ]
         message = next(
-            (c.message for c in pod.status.conditions or () if c.type == "PodScheduled" and not node), ""
+            (
+                c.message
+                for c in pod.status.conditions or ()
+                if c.type == "PodScheduled" and not node
+            ),
+            "",
         )
         return PlacedPod(
             pod.metadata.name, node, tuple(devices), message, {} if node else self._reasons(pod)
@@ -184,16 +168,6 @@ def _state(pod: Pod) -> tuple[str, bool, bool]:
     return pod.metadata.name, bool(pod.spec.node_name), refused
 
 
-def _lines(allocation: AllocationResult) -> list[str]:
-    lines = []
-    for result in allocation.devices.results or ():
-        consumed = ", ".join(
-            f"{name} {amount}" for name, amount in sorted((result.consumed_capacity or {}).items())
-        )
-        lines.append(f"{result.request}: {result.device_id}" + (f" ({consumed})" if consumed else ""))
-    return lines
-
-
 async def _when_synced(core: Core, work: Awaitable[None]) -> None:
     await core.reflectors.synced.wait()
     await work
@@ -203,4 +177,4 @@ async def _create(client: ApiClient, path: str, bodies: Iterable[Json]) -> None:
     for body in bodies:
         answer = await client.write("POST", path, orjson.dumps(body))
         if not isinstance(answer, Committed):
-            raise AssertionError(f"{body['kind']} {body['metadata']['name']}: {answer}")
+            raise ApiError(0, "", f"{body['kind']} {body['metadata']['name']}: {answer}")

@@ -75,7 +75,9 @@ def templates() -> list[Json]:
         "training": _spec(
             _request("gpus", "big-gpu", 2), _request("nic", "nic"), match=drivers.PCIE_ROOT
         ),
-        "inference": _spec({"name": "gpu", "firstAvailable": [_alternative("H100"), _alternative("A100")]}),
+        "inference": _spec(
+            {"name": "gpu", "firstAvailable": [_alternative("H100"), _alternative("A100")]}
+        ),
         "one-gpu": _spec(_request("gpu", "gpu")),
         "partition": _spec(
             _request(
@@ -84,9 +86,7 @@ def templates() -> list[Json]:
                 selector=f'device.capacity["{drivers.MIG_DRIVER}"].memory == quantity("6Gi")',
             )
         ),
-        "share": _spec(
-            _request("share", "shared-gpu", capacity={"requests": {"memory": "20"}})
-        ),
+        "share": _spec(_request("share", "shared-gpu", capacity={"requests": {"memory": "20"}})),
         "eight-gpus": _spec(_request("gpus", "gpu", 8)),
     }
     return [

@@ -11,7 +11,7 @@ import random
 import secrets
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import uvloop
@@ -24,6 +24,7 @@ from scheduler.bootstrap.build import (
     Core,
     build_core,
     build_leadership,
+    build_loop,
     detect_version,
 )
 from scheduler.bootstrap.logs import configure_logging
@@ -38,7 +39,6 @@ from scheduler.extender.wakeup import WakeUp
 from scheduler.framework.environment import Mode
 from scheduler.leader import LeadershipLostError
 from scheduler.model import ClaimRecord
-from scheduler.standalone.loop import StandaloneLoop
 from scheduler.web.health import create_health_app
 from scheduler.web.server import Server, is_loopback, make_server, reload_certificates
 
@@ -143,7 +143,7 @@ class Process:
         self._synced_once = False
         self._critical: dict[str, asyncio.Task[None]] = {}
         self._exit = 0
-        self._loop: StandaloneLoop | None = None
+        self._stop_loop: Callable[[], None] | None = None
         self._servers: list[Server] = []
 
     # --- what probes say ----------------------------------------------------------------------------------------------
@@ -304,16 +304,9 @@ class Process:
             await self._take_over()
         self._active = True
         if self.mode is Mode.STANDALONE:
-            self._loop = StandaloneLoop(
-                core.cache,
-                core.engine,
-                core.binder,
-                core.events,
-                core.clock,
-                core.metrics,
-                core.settings,
-            )
-            await self._loop.run()
+            loop = build_loop(core)
+            self._stop_loop = loop.stop
+            await loop.run()
 
     def _follow(self) -> None:
         """Called when leading ends."""
@@ -365,8 +358,8 @@ class Process:
         self._stopping = True
         if self.mode is Mode.EXTENDER and not is_loopback(settings.bind_address):
             await self.core.clock.sleep(LAG_SECONDS)
-        if self._loop is not None:
-            self._loop.stop()
+        if self._stop_loop is not None:
+            self._stop_loop()
         if not await self.core.binder.drain(DRAIN_SECONDS):
             _log.warning("binds are still under way: they are left to the next leader")
         else:

@@ -7,24 +7,28 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-
 from allocator.outcome import Reason
 from scheduler.cli.errors import DONE
 from scheduler.cli.render import cell, console, table
+from scheduler.views.placement import PlacedPod
 
 _MOST_DEVICES: Final = 4
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("demo", help="Schedule a mixed GPU and NIC workload in this process and show what went where.")(
-        demo
-    )
+    app.command(
+        "demo",
+        help="Schedule a mixed GPU and NIC workload in this process and show what went where.",
+    )(demo)
 
 
 def demo(
     serve: Annotated[
-        bool, typer.Option("--serve", help="Stay up afterwards and print a kubeconfig for the embedded API server.")
+        bool,
+        typer.Option(
+            "--serve", help="Stay up afterwards and print a kubeconfig for the embedded API server."
+        ),
     ] = False,
 ) -> int:
     """Run the demo; returns the exit code."""
@@ -43,7 +47,9 @@ async def _run(*, serve: bool) -> int:
     cluster = Demo()
     started = time.perf_counter()
     async with cluster.running():
-        out.print("A cluster in this process: embedded API server, claim controller, drivers, kubelets, and dra-scheduler.")
+        out.print(
+            "A cluster in this process: embedded API server, claim controller, drivers, kubelets, and dra-scheduler."
+        )
         await cluster.create_workload()
         is_settled = await cluster.wait_until_settled()
         _show(out, cluster.placed(), time.perf_counter() - started)
@@ -52,13 +58,15 @@ async def _run(*, serve: bool) -> int:
             return 1
         if serve:
             async with serve_api(cluster.server, cluster.clock) as url:
-                out.print(f"\nThe API server stays at {url} until you press Ctrl-C. A kubeconfig for it:\n")
+                out.print(
+                    f"\nThe API server stays at {url} until you press Ctrl-C. A kubeconfig for it:\n"
+                )
                 out.print(kubeconfig(url))
                 await asyncio.get_running_loop().create_future()
     return DONE
 
 
-def _show(out: Console, pods: list["PlacedPod"], seconds: float) -> None:
+def _show(out: Console, pods: list[PlacedPod], seconds: float) -> None:
     placed = table("POD", "NODE", "DEVICES")
     for pod in pods:
         if pod.node:
