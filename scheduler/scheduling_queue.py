@@ -27,6 +27,7 @@ INITIAL_BACKOFF_SECONDS: Final = 1.0
 MAX_BACKOFF_SECONDS: Final = 10.0
 FLUSH_AFTER_SECONDS: Final = 300.0
 MAX_EVENTS: Final = 4096
+MAX_PODS: Final = 100_000
 
 
 class Place(StrEnum):
@@ -92,13 +93,20 @@ class _Logged:
 class SchedulingQueue:
     """The queue. Methods never await and cost O(log n), events O(pods that they concern)."""
 
-    def __init__(self, claims_resolve: Callable[[Pod], bool] = lambda pod: True) -> None:
+    def __init__(
+        self,
+        claims_resolve: Callable[[Pod], bool] = lambda pod: True,
+        *,
+        max_pods: int = MAX_PODS,
+    ) -> None:
         """Make an empty queue.
 
         Args:
             claims_resolve: whether all claims of a pod exist now; asked before a claim event wakes it.
+            max_pods: pods to take in; more are refused, and must be offered again later.
         """
         self._claims_resolve = claims_resolve
+        self._max_pods = max_pods
         self._pods: dict[str, QueuedPod] = {}
         self._active: list[tuple[float, float, int, str]] = []
         self._backoff: list[tuple[float, int, str]] = []
@@ -130,24 +138,30 @@ class SchedulingQueue:
 
     # --- pods come, change and go -------------------------------------------------------------------------------------
 
-    def add(self, pod: Pod, now: float) -> None:
-        """Take in a pending pod; one that is here already is updated."""
+    def add(self, pod: Pod, now: float) -> bool:
+        """Take in a pending pod; one that is here already is updated.
+
+        Returns:
+            Whether it is in the queue; not when the queue is full.
+        """
         uid = pod.metadata.uid
         known = self._pods.get(uid)
         if known is not None:
             self.update(pod, now)
-            return
+            return True
+        if len(self._pods) >= self._max_pods:
+            return False
         queued = QueuedPod(pod, Place.GATED, now, claims=_claims(pod))
         self._pods[uid] = queued
         if not pod.spec.scheduling_gates:
             self._activate(queued)
+        return True
 
     def update(self, pod: Pod, now: float) -> None:
-        """Take in a new version of a pod; it may wake the pod. An unknown pod is added."""
+        """Take in a new version of a pod that is in the queue; it may wake the pod."""
         uid = pod.metadata.uid
         queued = self._pods.get(uid)
         if queued is None:
-            self.add(pod, now)
             return
         events = own_events(queued.pod, pod)
         queued.pod = pod

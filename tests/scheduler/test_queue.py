@@ -443,6 +443,16 @@ def test_heaps_stay_as_small_as_the_queue() -> None:
     assert len(queue._active) <= 65
 
 
+def test_a_full_queue_takes_no_more_but_updates_what_it_has() -> None:
+    queue = SchedulingQueue(max_pods=1)
+
+    assert queue.add(pod("a"), 0.0)
+    assert not queue.add(pod("b"), 0.0)
+    assert queue.add(pod("a"), 0.0)
+    queue.done("uid-a")
+    assert queue.add(pod("b"), 0.0)
+
+
 NAMES = ("a", "b", "c")
 PLUGINS = ("DynamicResources", "NodeResourcesFit", "NodeAffinity")
 EVENTS = (

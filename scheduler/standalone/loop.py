@@ -1,0 +1,409 @@
+"""The stand-alone scheduler: take a pod, decide, hand the decision to the binder, say why not.
+
+Decisions are serial and never await between reading the cluster and holding what was decided; writes of different pods
+overlap. The loop gives way to other tasks after every `SLICE_SECONDS` of deciding: a busy event loop is a slow watch
+reader, and the API server ends the watches of slow readers.
+
+Source: scheduler-and-claims 7; reliability 2.1.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from allocator.model.claims import AllocationResult, ResourceClaim
+from allocator.outcome import Reason, ReasonKind
+from scheduler import cycle
+from scheduler.binder import BindOutcome, Chain
+from scheduler.clock import Clock
+from scheduler.config import Settings
+from scheduler.engine import Engine
+from scheduler.events import NORMAL
+from scheduler.framework.cycle_state import CycleState, FilterResult, PodClaim
+from scheduler.framework.status import Code, Status
+from scheduler.model import Change, ChangeListener, ClusterReader, Kind, Pod
+from scheduler.plugins.dynamic_resources import NAME as DYNAMIC_RESOURCES
+from scheduler.plugins.dynamic_resources import claim_to_give_back, resolve_claims
+from scheduler.scheduling_queue import QueuedPod, SchedulingQueue
+from scheduler.standalone.recheck import recheck_node
+from scheduler.standalone.reports import Events, PodConditions, Reports
+
+SLICE_SECONDS: Final = 0.01
+SWEEP_SECONDS: Final = 60.0
+NOT_LEADER_PAUSE_SECONDS: Final = 0.1
+
+
+class Cache(ClusterReader, Protocol):
+    """What the loop asks of the cluster cache."""
+
+    def subscribe(self, listener: ChangeListener) -> None:
+        """Call back after every change."""
+        ...
+
+    def pending_pods(self) -> Sequence[Pod]:
+        """Pods without node for which no bind is under way."""
+        ...
+
+    def assumed_node(self, pod_uid: str) -> str | None:
+        """Where a pod is being bound to."""
+        ...
+
+
+class PodBinder(Protocol):
+    """What the loop asks of the binder."""
+
+    @property
+    def pods(self) -> PodConditions:
+        """Writes of single pods."""
+        ...
+
+    @property
+    def open_chains(self) -> int:
+        """Binds under way."""
+        ...
+
+    def chain(self, pod_uid: str) -> Chain | None:
+        """The bind under way for a pod."""
+        ...
+
+    def start(
+        self,
+        pod: Pod,
+        node_name: str,
+        claims: Sequence[PodClaim],
+        allocations: Mapping[str, AllocationResult],
+        recheck: Callable[[], Status | None] | None = None,
+    ) -> Chain:
+        """Hold what was decided and begin to write it."""
+        ...
+
+    async def give_back(self, claim: ResourceClaim, pod: Pod) -> bool:
+        """Deallocate an idle claim of a pod."""
+        ...
+
+
+class LoopMetrics(Protocol):
+    """What is counted of the loop."""
+
+    def attempt(self, result: str) -> None:
+        """An attempt ended: `scheduled`, `unschedulable` or `error`."""
+        ...
+
+    def refused(self, kind: str) -> None:
+        """A pod was refused."""
+        ...
+
+    def decision(self, seconds: float) -> None:
+        """A decision took so long."""
+        ...
+
+    def bind(self, outcome: str, seconds: float) -> None:
+        """A bind took so long."""
+        ...
+
+    def pod_scheduled(self, seconds: float) -> None:
+        """A pod waited so long, from first seen to bound."""
+        ...
+
+    def queue_depths(self, depths: Mapping[str, int]) -> None:
+        """So many pods are in each place."""
+        ...
+
+    def pod_shed(self) -> None:
+        """A pod found the queue full."""
+        ...
+
+
+class Collaborators(Protocol):
+    """Whom the loop works with."""
+
+    @property
+    def settings(self) -> Settings:
+        """Scheduler name and limits."""
+        ...
+
+    @property
+    def cache(self) -> Cache:
+        """The cluster as known."""
+        ...
+
+    @property
+    def engine(self) -> Engine:
+        """Decides."""
+        ...
+
+    @property
+    def binder(self) -> PodBinder:
+        """Writes."""
+        ...
+
+    @property
+    def events(self) -> Events:
+        """Records events."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """What time it is."""
+        ...
+
+    @property
+    def metrics(self) -> LoopMetrics:
+        """Counts."""
+        ...
+
+    def may_write(self) -> bool:
+        """Whether this process may write now."""
+        ...
+
+
+class StandaloneLoop:
+    """Schedules the pods that name us. Run once the cache is complete and while this process may write."""
+
+    def __init__(self, core: Collaborators) -> None:
+        """Store the collaborators."""
+        self._cache = core.cache
+        self._engine = core.engine
+        self._binder = core.binder
+        self._clock = core.clock
+        self._metrics = core.metrics
+        self._may_write = core.may_write
+        self._scheduler_name = core.settings.scheduler_name
+        self._max_binds = core.settings.binding.max_concurrent
+        self._reports = Reports(core.cache, core.binder.pods, core.events)
+        self._first_seen: dict[str, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._work = asyncio.Event()
+        self._is_stopping = False
+        self.queue = SchedulingQueue(self._claims_resolve)
+
+    async def run(self) -> None:
+        """Schedule until `stop`. Binds under way go on; the binder knows them."""
+        self._cache.subscribe(self._observe)
+        self._take_in_all()
+        reporting = asyncio.create_task(self._reports.run(), name="reports of the loop")
+        sweep_at = self._clock.monotonic() + SWEEP_SECONDS
+        try:
+            while not self._is_stopping:
+                now = self._clock.monotonic()
+                if now >= sweep_at:
+                    sweep_at = now + SWEEP_SECONDS
+                    self._sweep(now)
+                if not self._may_write():
+                    await self._clock.sleep(NOT_LEADER_PAUSE_SECONDS)
+                    continue
+                self._work.clear()
+                self._decide_slice()
+                await self._pause(sweep_at)
+        finally:
+            self._is_stopping = True
+            reporting.cancel()
+            await asyncio.gather(reporting, return_exceptions=True)
+
+    def stop(self) -> None:
+        """Decide nothing more."""
+        self._is_stopping = True
+        self._work.set()
+
+    # --- what happens in the cluster ----------------------------------------------------------------------------------
+
+    def _is_ours(self, pod: Pod) -> bool:
+        return (
+            pod.spec.scheduler_name == self._scheduler_name
+            and not pod.spec.node_name
+            and not pod.is_terminal
+            and pod.metadata.deletion_timestamp is None
+        )
+
+    def _claims_resolve(self, pod: Pod) -> bool:
+        return not isinstance(resolve_claims(pod, self._cache), Status)
+
+    def _take_in_all(self) -> None:
+        """Queue every pod of ours that is not here yet: at the start, and for what a full queue refused."""
+        for pod in self._cache.pending_pods():
+            if self._is_ours(pod):
+                self._take_in(pod)
+
+    def _take_in(self, pod: Pod) -> None:
+        now = self._clock.monotonic()
+        if self.queue.add(pod, now):
+            self._first_seen.setdefault(pod.metadata.uid, now)
+        else:
+            self._metrics.pod_shed()
+
+    def _observe(self, change: Change) -> None:
+        """Listen to the cache. Called between two decisions, never during one."""
+        if self._is_stopping:
+            return
+        if change.kind is Kind.POD:
+            self._observe_pod(change)
+        self.queue.on_change(change, self._clock.monotonic())
+        self._work.set()
+
+    def _observe_pod(self, change: Change) -> None:
+        pod = change.new
+        if isinstance(pod, Pod) and self._is_ours(pod):
+            # While its bind is under way, the pod is in flight: kept up to date for the case that the bind fails.
+            self._take_in(pod)
+            return
+        for gone in (change.new, change.old):
+            if isinstance(gone, Pod):
+                self._forget(gone.metadata.uid)
+
+    def _forget(self, uid: str) -> None:
+        self.queue.delete(uid)
+        self._first_seen.pop(uid, None)
+        self._reports.forget(uid)
+
+    def _sweep(self, now: float) -> None:
+        self.queue.sweep(now)
+        self._take_in_all()
+        self._metrics.queue_depths({str(place): n for place, n in self.queue.counts().items()})
+
+    # --- deciding -----------------------------------------------------------------------------------------------------
+
+    def _can_decide(self) -> bool:
+        return self._binder.open_chains < self._max_binds and not self._is_stopping
+
+    def _decide_slice(self) -> None:
+        """Decide until the slice is over, the binder is full, or no pod is ready."""
+        began = now = self._clock.monotonic()
+        while self._can_decide() and now - began < SLICE_SECONDS:
+            queued = self.queue.pop(now)
+            if queued is None:
+                return
+            self._try(queued)
+            after = self._clock.monotonic()
+            self._metrics.decision(after - now)
+            now = after
+
+    async def _pause(self, sweep_at: float) -> None:
+        """Give way; wait if there is nothing to decide now."""
+        now = self._clock.monotonic()
+        await asyncio.sleep(0)
+        if self._work.is_set() or self._is_stopping:
+            return
+        if self._can_decide() and self.queue.has_active(now):
+            return
+        until = sweep_at
+        next_at = self.queue.next_at()
+        if next_at is not None and self._can_decide():
+            until = min(until, next_at)
+        await self._wait(max(0.0, until - now))
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait for work, but not longer than this."""
+        timer = asyncio.ensure_future(self._clock.sleep(seconds))
+        work = asyncio.ensure_future(self._work.wait())
+        try:
+            await asyncio.wait({timer, work}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (timer, work):
+                task.cancel()
+            await asyncio.gather(timer, work, return_exceptions=True)
+
+    def _try(self, queued: QueuedPod) -> None:
+        """One attempt, from the pod's newest version to a bind that is under way."""
+        uid = queued.pod.metadata.uid
+        pod = self._cache.pod(uid) or queued.pod
+        if not self._is_ours(pod) or self._binder.chain(uid) is not None:
+            self.queue.delete(uid)
+            return
+        state = self._engine.pre_filter(pod, self._cache)
+        if isinstance(state, Status):
+            total = len(self._cache.snapshot().nodes)
+            rejected_by = {state.plugin} if state.plugin else set()
+            self._refused(pod, state, rejected_by, cycle.pod_failure_message(state, total))
+            return
+        result = self._engine.find_nodes(state)
+        node_name = self._engine.select_node(state, result)
+        if node_name is None and result.failure is None:
+            # The memory has been found wrong and dropped: ask again.
+            result = self._engine.find_nodes(state)
+            node_name = cycle.select_node(state, result.fitting)
+        if node_name is None:
+            self._none_fits(state, result)
+            return
+        chain = self._binder.start(
+            state.pod,
+            node_name,
+            state.claims,
+            result.fitting[node_name].allocations,
+            recheck_node(state, node_name, self._cache),
+        )
+        self._spawn(self._finish(state, chain, self._clock.monotonic()))
+
+    def _none_fits(self, state: CycleState, result: FilterResult) -> None:
+        failure = result.failure or cycle.NO_NODES
+        self._refused(state.pod, failure, result.rejected_by, cycle.failure_message(result))
+        if failure.code is Code.ERROR:
+            return
+        claim = claim_to_give_back(state, result.verdicts)
+        if claim is not None:
+            # The claim's own event brings the pod back.
+            self._spawn(self._give_back(claim, state.pod))
+
+    def _refused(
+        self, pod: Pod, status: Status, rejected_by: set[str] | frozenset[str], message: str
+    ) -> None:
+        is_error = status.code is Code.ERROR
+        kind = ReasonKind.NOT_READY if status.reason is None else status.reason.kind
+        self.queue.failed(pod.metadata.uid, rejected_by, self._clock.monotonic(), is_error=is_error)
+        self._metrics.attempt("error" if is_error else "unschedulable")
+        self._metrics.refused(str(kind))
+        self._reports.failed(pod, Reason(kind=kind, message=message), is_error=is_error)
+
+    # --- after the decision -------------------------------------------------------------------------------------------
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _give_back(self, claim: ResourceClaim, pod: Pod) -> None:
+        await self._binder.give_back(claim, pod)
+
+    async def _finish(self, state: CycleState, chain: Chain, began: float) -> None:
+        """Wait for a bind to end, however long its writes take: until then the pod may not be tried again."""
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({chain.task})
+        uid = chain.pod.metadata.uid
+        now = self._clock.monotonic()
+        self._work.set()
+        if chain.task.cancelled() or chain.task.exception() is not None:
+            self.queue.failed(uid, (), now, is_error=True)
+            self.queue.on_release(now)
+            self._metrics.bind("failed", now - began)
+            return
+        outcome = chain.task.result()
+        if outcome.is_bound:
+            self._bound(chain, now, began)
+        else:
+            self._not_bound(state, outcome, now, began)
+
+    def _bound(self, chain: Chain, now: float, began: float) -> None:
+        uid = chain.pod.metadata.uid
+        self.queue.done(uid)
+        self._metrics.attempt("scheduled")
+        self._metrics.bind("bound", now - began)
+        self._metrics.pod_scheduled(now - self._first_seen.pop(uid, began))
+        self._reports.event(
+            chain.pod,
+            NORMAL,
+            "Scheduled",
+            f"Successfully assigned {chain.pod.key} to {chain.node_name}",
+        )
+
+    def _not_bound(self, state: CycleState, outcome: BindOutcome, now: float, began: float) -> None:
+        reason = outcome.reason or Reason(kind=ReasonKind.NOT_READY, message="no reason given")
+        # Conditions that are pending come with an event of the claim; everything else may be over the next time.
+        is_pending = reason.kind is ReasonKind.BINDING_CONDITIONS_PENDING
+        rejected_by = [DYNAMIC_RESOURCES] if is_pending else []
+        self.queue.failed(state.pod.metadata.uid, rejected_by, now, is_error=not is_pending)
+        self.queue.on_release(now)
+        self._metrics.attempt("unschedulable" if is_pending else "error")
+        self._metrics.bind("pending" if is_pending else "failed", now - began)
+        self._metrics.refused(str(reason.kind))
+        if reason.kind is not ReasonKind.NOT_LEADER:
+            self._reports.failed(state.pod, reason, is_error=not is_pending)

@@ -1,0 +1,52 @@
+"""The last look before a Binding: is there still room on the node, now that other schedulers may have been there?
+
+Nobody arbitrates cpu, memory and ports between two schedulers; whoever loses sees the kubelet fail its pod. The look
+narrows that window to one request. Devices are not looked at: they are ours to give, and held.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from allocator.outcome import Reason, ReasonKind
+from scheduler import cycle
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.resources import host_ports
+from scheduler.framework.status import Status, error
+from scheduler.model import ClusterReader, NodeInfo
+
+NODE_IS_GONE: Final = error(Reason(kind=ReasonKind.NO_NODES, message="the node is gone"))
+
+
+def recheck_node(
+    state: CycleState, node_name: str, reader: ClusterReader
+) -> Callable[[], Status | None]:
+    """A look at a node as it is when called: None if the pod still fits, else why not."""
+
+    def recheck() -> Status | None:
+        node = reader.snapshot().nodes.get(node_name)
+        if node is None:
+            return NODE_IS_GONE
+        if node is state.snapshot.nodes.get(node_name):
+            return None
+        return cycle.check_predicates(state, _without_pod(node, state))
+
+    return recheck
+
+
+def _without_pod(node: NodeInfo, state: CycleState) -> NodeInfo:
+    """The node as if the pod were not counted there already."""
+    uid = state.pod.metadata.uid
+    if uid not in node.pods:
+        return node
+    others = {other: pod for other, pod in node.pods.items() if other != uid}
+    return replace(
+        node,
+        pods=others,
+        requested=_minus(node.requested, state.requests),
+        ports=frozenset(port for pod in others.values() for port in host_ports(pod)),
+    )
+
+
+def _minus(whole: Mapping[str, int], part: Mapping[str, int]) -> dict[str, int]:
+    return {name: amount - part.get(name, 0) for name, amount in whole.items()}
