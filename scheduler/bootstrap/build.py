@@ -57,9 +57,7 @@ class Core:
 
 def build_loop(core: Core) -> StandaloneLoop:
     """The loop of the stand-alone mode."""
-    return StandaloneLoop(
-        core.cache, core.engine, core.binder, core.events, core.clock, core.metrics, core.settings
-    )
+    return StandaloneLoop(core)
 
 
 async def detect_version(client: ApiClient, settings: Settings) -> str:
