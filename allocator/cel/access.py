@@ -158,7 +158,7 @@ def counted_index(base: Run, key: Run, *, optional: bool) -> Run:
 def _counted_optional(env: Env, value: Any, key: Run) -> Optional:
     if value.__class__ is Optional:
         if not value.present:
-            return value  # type: ignore[no-any-return]
+            return value
         value = value.value
     found, present = operators.lookup(value, key(env))
     if not present:

@@ -122,7 +122,7 @@ def _marks(element: Any) -> list[object]:
     cls = element.__class__
     marks = [map_key(element)]
     if cls is float:
-        if element == element and abs(element) < 2**64 and element == int(element):  # noqa: PLR0124  # NaN
+        if element == element and abs(element) < 2**64 and element == int(element):  # NaN
             whole = int(element)
             if -(2**63) < whole < 2**63:
                 marks.append(whole)
@@ -141,49 +141,37 @@ def _marks(element: Any) -> list[object]:
 
 def conjunction(terms: Sequence[Run]) -> Run:
     """`&&`: an error counts only if no term is false."""
-    if len(terms) == 2:
-        first, second = terms
+    return _pair(*terms) if len(terms) == 2 else _connective(terms, decisive=False)
 
-        def pair(env: Env) -> bool:
-            try:
-                one = first(env)
-            except CelRuntimeError as error:
-                if second(env) is False:
-                    return False
-                raise error from None
-            if one is False:
-                return False
-            other = second(env)
-            if other is False:
-                return False
-            if one is True and other is True:
-                return True
-            raise CelRuntimeError("no such overload")
 
-        return pair
+def _pair(first: Run, second: Run) -> Run:
+    """`a && b`, the form most selectors have."""
 
     def run(env: Env) -> bool:
-        failure: CelRuntimeError | None = None
-        for term in terms:
-            try:
-                value = term(env)
-            except CelRuntimeError as error:
-                failure = failure or error
-                continue
-            if value is False:
+        try:
+            one = first(env)
+        except CelRuntimeError as error:
+            if second(env) is False:
                 return False
-            if value is not True:
-                failure = failure or CelRuntimeError("no such overload")
-        if failure is not None:
-            raise failure
-        return True
+            raise error from None
+        if one is False:
+            return False
+        other = second(env)
+        if other is False:
+            return False
+        if one is True and other is True:
+            return True
+        raise CelRuntimeError("no such overload")
 
     return run
 
 
 def disjunction(terms: Sequence[Run]) -> Run:
     """`||`: an error counts only if no term is true."""
+    return _connective(terms, decisive=True)
 
+
+def _connective(terms: Sequence[Run], *, decisive: bool) -> Run:
     def run(env: Env) -> bool:
         failure: CelRuntimeError | None = None
         for term in terms:
@@ -192,13 +180,13 @@ def disjunction(terms: Sequence[Run]) -> Run:
             except CelRuntimeError as error:
                 failure = failure or error
                 continue
-            if value is True:
-                return True
-            if value is not False:
+            if value is decisive:
+                return decisive  # type: ignore[no-any-return]
+            if value is not (not decisive):
                 failure = failure or CelRuntimeError("no such overload")
         if failure is not None:
             raise failure
-        return False
+        return not decisive
 
     return run
 

@@ -3,7 +3,8 @@
 Source: cel-go checker/{checker,types,env}.go; type parameters unify as there, with free variables for empty literals.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from allocator.cel import types
 from allocator.cel.declarations import Overload, functions
@@ -139,7 +140,8 @@ class _Checker:
         if node.type is not None:
             return node.type
         _CHECKS[node.__class__](self, node)
-        return node.type or types.ERROR
+        checked: Type | None = node.type
+        return checked or types.ERROR
 
     def literal(self, node: Literal) -> None:
         """A constant."""
@@ -181,7 +183,7 @@ class _Checker:
 
     def is_local(self, dotted: str) -> bool:
         """Whether the first part of a dotted name is a variable."""
-        first = dotted.split(".")[0]
+        first = dotted.split(".", maxsplit=1)[0]
         return any(first in scope for scope in self.scopes)
 
     def field(self, node: Node, operand: Node, field: str, *, optional: bool) -> Type:
@@ -527,7 +529,7 @@ def _dotted(node: Node) -> str | None:
     return ".".join(reversed(parts))
 
 
-_CHECKS: Final = {
+_CHECKS: Final[dict[type[Node], Callable[[_Checker, Any], None]]] = {
     Literal: _Checker.literal,
     Ident: _Checker.ident,
     Select: _Checker.select,

@@ -15,7 +15,6 @@ from allocator.cel.code import (
     CONDITIONAL,
     DEVICE,
     FIRST_SLOT,
-    METER,
     PLAIN,
     Code,
     Env,
@@ -24,6 +23,7 @@ from allocator.cel.code import (
 )
 from allocator.cel.cost import LIST, MAP, rule_for
 from allocator.cel.functions import implementation
+from allocator.cel.operators import make_map
 from allocator.cel.regex import compile_regex
 from allocator.cel.syntax import (
     Call,
@@ -37,7 +37,6 @@ from allocator.cel.syntax import (
     Variable,
 )
 from allocator.cel.types import Type
-from allocator.cel.operators import make_map
 from allocator.cel.values import Optional, TypeValue, UInt, static_type_name
 from allocator.errors import CelCompileError, CelRuntimeError
 

@@ -238,11 +238,11 @@ _BY_OVERLOAD: Final[dict[str, CostRule]] = {
     "list_distinct": _sorted,
     **{
         f"list_{kind}_sort": _sorted
-        for kind in "int uint double bool duration timestamp string bytes".split()
+        for kind in ["int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes"]
     },
     **{
         f"list_{kind}_sortByAssociatedKeys": _sorted_by
-        for kind in "int uint double bool duration timestamp string bytes".split()
+        for kind in ["int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes"]
     },
 }
 _BY_FUNCTION: Final[dict[str, CostRule]] = {

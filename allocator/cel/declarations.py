@@ -26,8 +26,8 @@ class Overload(NamedTuple):
     params: frozenset[str]
 
 
-_COMPARABLE: Final = "bool int uint double string bytes timestamp duration".split()
-_NUMBERS: Final = "int uint double".split()
+_COMPARABLE: Final = ["bool", "int", "uint", "double", "string", "bytes", "timestamp", "duration"]
+_NUMBERS: Final = ["int", "uint", "double"]
 _ORDER: Final = {"_<_": "less", "_<=_": "less_equals", "_>_": "greater", "_>=_": "greater_equals"}
 _OVERLOAD_NAMES: Final = {"int": "int64", "uint": "uint64"}
 
@@ -262,7 +262,7 @@ def _generated() -> list[str]:
                 if right != left:
                     parts.append(_OVERLOAD_NAMES.get(right, right))
                 lines.append(f"{'_'.join(parts)} {function}({left}, {right}) -> bool")
-    for kind in "int uint double bool duration timestamp string bytes".split():
+    for kind in ["int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes"]:
         lines.append(f"list_{kind}_is_sorted_bool .isSorted(list({kind})) -> bool")
         lines.append(f"list_{kind}_max_{kind} .max(list({kind})) -> {kind}")
         lines.append(f"list_{kind}_min_{kind} .min(list({kind})) -> {kind}")

@@ -109,7 +109,8 @@ def to_attribute(value: Any) -> DeviceAttribute:
     """
     field = _SCALAR_FIELDS.get(value.__class__)
     if field is not None:
-        return DeviceAttribute(**{field: value.text if value.__class__ is Semver else value})
+        scalar: dict[str, Any] = {field: value.text if value.__class__ is Semver else value}
+        return DeviceAttribute(**scalar)
     if value.__class__ is not list:
         raise CelRuntimeError(f"unsupported CEL return type: {type(value).__name__}")
     if not value:
@@ -121,6 +122,6 @@ def to_attribute(value: Any) -> DeviceAttribute:
     for at, element in enumerate(value):
         if element.__class__ is not cls:
             raise CelRuntimeError(f"expected list element at index {at} to be {cls.__name__}")
-    return DeviceAttribute(
-        **{list_field: tuple(element.text if cls is Semver else element for element in value)}
-    )
+    elements = tuple(element.text if cls is Semver else element for element in value)
+    fields: dict[str, Any] = {list_field: elements}
+    return DeviceAttribute(**fields)

@@ -1,15 +1,14 @@
 """Why a device does not match: the clauses that were not true, and the values found."""
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 from allocator.cel.code import FIRST_SLOT, METER
 from allocator.cel.compiler import Compiler
 from allocator.cel.cost import Meter, Stopped
 from allocator.cel.device import DeviceValues
-from allocator.cel.library.formatting import quote
-from allocator.cel.library.timelib import go_float
 from allocator.cel.library.convert import to_string
+from allocator.cel.library.formatting import quote
 from allocator.cel.program import Program
 from allocator.cel.syntax import Call, Literal, Node
 from allocator.cel.values import (
@@ -107,37 +106,40 @@ def _found(node: Node, device: DeviceValues) -> str:
 
 def show(value: object) -> str:
     """Write a value the way CEL would."""
-    if isinstance(value, str):
-        return quote(value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None:
-        return "null"
-    if isinstance(value, UInt):
-        return f"{value.value}u"
-    if isinstance(value, float):
-        return go_float(value)
-    if isinstance(value, QuantityValue):
-        return str(value.quantity)
-    if isinstance(value, Semver):
-        return value.text
-    if isinstance(value, TypeValue):
-        return value.name
-    return _show_container(value)
-
-
-def _show_container(value: object) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(show, value[:16]))}{', ...' if len(value) > 16 else ''}]"
-    if isinstance(value, dict | DomainMap):
-        return (
-            "{"
-            + ", ".join(f"{show(unmap_key(key))}: {show(member)}" for key, member in value.items())
-            + "}"
-        )
-    if isinstance(value, Optional):
-        return f"optional.of({show(value.value)})" if value.present else "optional.none()"
+    writer = _WRITERS.get(value.__class__)
+    if writer is not None:
+        return writer(value)
     try:
         return to_string(value)
     except CelRuntimeError:
         return str(value)
+
+
+def _show_list(value: list[object]) -> str:
+    return f"[{', '.join(map(show, value[:16]))}{', ...' if len(value) > 16 else ''}]"
+
+
+def _show_map(value: dict[object, object]) -> str:
+    return (
+        "{"
+        + ", ".join(f"{show(unmap_key(key))}: {show(member)}" for key, member in value.items())
+        + "}"
+    )
+
+
+def _show_optional(value: Optional) -> str:
+    return f"optional.of({show(value.value)})" if value.present else "optional.none()"
+
+
+_WRITERS: Final[dict[type, Callable[[Any], str]]] = {
+    str: quote,
+    type(None): lambda _value: "null",
+    UInt: lambda value: f"{value.value}u",
+    QuantityValue: lambda value: str(value.quantity),
+    Semver: lambda value: value.text,
+    TypeValue: lambda value: value.name,
+    list: _show_list,
+    dict: _show_map,
+    DomainMap: _show_map,
+    Optional: _show_optional,
+}

@@ -71,32 +71,47 @@ class Loop:
 
 def quantifier(loop: Loop, predicate: Run, *, wanted: bool) -> Run:
     """`all` (false decides) and `exists` (true decides); an error counts only if nothing decides."""
-    condition = _EXISTS_CONDITION if wanted else _ALL_CONDITION
-    counting = loop.counting
 
     def run(env: Env) -> bool:
         failure: CelRuntimeError | None = None
-        decided = False
         for _ in loop.rounds(env):
-            if counting:
-                env[METER].charge(condition)
-            if decided:
-                break
-            if counting:
-                env[METER].charge(1)
             try:
                 value = predicate(env)
             except CelRuntimeError as error:
                 failure = failure or error
                 continue
             if value is wanted:
-                decided = True
-                if not counting:
-                    break
-            elif value is not (not wanted):
+                return wanted  # type: ignore[no-any-return]
+            if value is not (not wanted):
                 failure = failure or CelRuntimeError("no such overload")
-        if counting:
-            env[METER].charge(1)
+        if failure is not None:
+            raise failure
+        return not wanted
+
+    return _counted_quantifier(loop, predicate, wanted=wanted) if loop.counting else run
+
+
+def _counted_quantifier(loop: Loop, predicate: Run, *, wanted: bool) -> Run:
+    condition = _EXISTS_CONDITION if wanted else _ALL_CONDITION
+
+    def run(env: Env) -> bool:
+        failure: CelRuntimeError | None = None
+        decided = False
+        charge = env[METER].charge
+        for _ in loop.rounds(env):
+            # The condition is evaluated once more, for the element behind the one that decided.
+            charge(condition if decided else condition + 1)
+            if decided:
+                break
+            try:
+                value = predicate(env)
+            except CelRuntimeError as error:
+                failure = failure or error
+                continue
+            decided = value is wanted
+            if not decided and value is not (not wanted):
+                failure = failure or CelRuntimeError("no such overload")
+        charge(1)
         if decided:
             return wanted
         if failure is not None:
@@ -126,7 +141,7 @@ def exists_one(loop: Loop, predicate: Run) -> Run:
 
 def _holds(value: Any) -> bool:
     if value is True or value is False:
-        return value  # type: ignore[no-any-return]
+        return value
     raise CelRuntimeError("no such overload")
 
 

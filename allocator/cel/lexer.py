@@ -86,7 +86,7 @@ def read_number(token: Token, *, negative: bool) -> object:
     digits = text[:-1] if token.kind == "uint" else text
     if len(digits) > 100:
         raise SyntaxProblem(token.pos, f"invalid {token.kind} literal")
-    whole = int(digits[2:], 16) if digits.startswith("0x") else int(digits)
+    whole = int(digits, 16 if digits.startswith("0x") else 10)
     if token.kind == "uint":
         if whole > MAX_UINT:
             raise SyntaxProblem(token.pos, "invalid uint literal")

@@ -73,7 +73,7 @@ def _same_class(left: Any, right: Any) -> bool:
 
 
 def _equal_number(left: Any, right: Any) -> bool:
-    if right.__class__ not in _NUMBERS or left != left or right != right:  # noqa: PLR0124  # NaN
+    if right.__class__ not in _NUMBERS or left != left or right != right:  # NaN
         return False
     return _compare_numbers(left, right) == 0
 
@@ -142,7 +142,7 @@ def _compare_numbers(left: Any, right: Any) -> int:
     one = left.value if left.__class__ is UInt else left
     other = right.value if right.__class__ is UInt else right
     if one.__class__ is float or other.__class__ is float:
-        if one != one or other != other:  # noqa: PLR0124  # NaN
+        if one != one or other != other:  # NaN
             raise CelRuntimeError("NaN values cannot be ordered")
         one, other = float(one), float(other)
     return (one > other) - (one < other)
@@ -161,9 +161,9 @@ def compare(left: Any, right: Any) -> int:
     if cls is not other:
         raise CelRuntimeError("no such overload")
     if cls is str or cls is bytes or cls is bool:
-        return (left > right) - (left < right)
+        return (left > right) - (left < right)  # type: ignore[no-any-return]
     if cls is Duration or cls is Timestamp:
-        return (left.nanos > right.nanos) - (left.nanos < right.nanos)
+        return (left.nanos > right.nanos) - (left.nanos < right.nanos)  # type: ignore[no-any-return]
     raise CelRuntimeError("no such overload")
 
 
@@ -227,7 +227,7 @@ def add(left: Any, right: Any) -> object:
         if cls is int:
             return as_int(left + right)
         if cls is str or cls is float or cls is list or cls is bytes:
-            return left + right  # type: ignore[no-any-return]
+            return left + right
         if cls is UInt:
             return as_uint(left.value + right.value)
     if cls is Duration or cls is Timestamp:
@@ -242,7 +242,7 @@ def subtract(left: Any, right: Any) -> object:
         if cls is int:
             return as_int(left - right)
         if cls is float:
-            return left - right  # type: ignore[no-any-return]
+            return left - right
         if cls is UInt:
             return as_uint(left.value - right.value)
     if cls is Duration or cls is Timestamp:
@@ -257,7 +257,7 @@ def multiply(left: Any, right: Any) -> object:
         if cls is int:
             return as_int(left * right)
         if cls is float:
-            return left * right  # type: ignore[no-any-return]
+            return left * right
         if cls is UInt:
             return as_uint(left.value * right.value)
     raise no_such_overload("_*_", left, right)
@@ -283,7 +283,7 @@ def divide(left: Any, right: Any) -> object:
 def _divide_double(left: float, right: float) -> float:
     if right:
         return left / right
-    if left == 0 or left != left:  # noqa: PLR0124  # NaN
+    if left == 0 or left != left:  # NaN
         return math.nan
     return math.copysign(math.inf, left) * math.copysign(1, right)
 
@@ -310,7 +310,7 @@ def negate(value: Any) -> object:
     if cls is int:
         return as_int(-value)
     if cls is float:
-        return -value  # type: ignore[no-any-return]
+        return -value
     if cls is Duration:
         return timelib.negate(value)
     raise no_such_overload("-_", value)
@@ -368,7 +368,7 @@ def list_index(index: Any) -> int:
         return index  # type: ignore[no-any-return]
     if cls is UInt and index.value <= MAX_INT:
         return index.value  # type: ignore[no-any-return]
-    if cls is float and index == index and abs(index) < 2**63 and index == int(index):  # noqa: PLR0124
+    if cls is float and index == index and abs(index) < 2**63 and index == int(index):
         return int(index)
     if cls is float or cls is UInt:
         raise CelRuntimeError(f"unsupported index value {shown(index)} in list")
@@ -415,7 +415,7 @@ def optional_index(container: Any, key: Any) -> Optional:
     """`container[?key]` or `container.?key`."""
     if container.__class__ is Optional:
         if not container.present:
-            return container  # type: ignore[no-any-return]
+            return container
         container = container.value
     value, found = lookup(container, key)
     return Optional(value) if found else NONE

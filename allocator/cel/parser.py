@@ -7,6 +7,7 @@ and is an order of magnitude faster to load and to run.
 Source: cel-go's CEL.g4 and the limits of its parser (parser.MaxRecursionDepth).
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from allocator.cel.lexer import SyntaxProblem, Token, read_bytes, read_number, read_string, tokenize
@@ -27,7 +28,25 @@ _PRECEDENCE: Final = {
 }  # fmt: skip
 _RELATION: Final = 3
 _RESERVED: Final = frozenset(
-    "as break const continue else for function if import let loop package namespace return var void while".split()
+    [
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    ]
 )
 _CONSTANTS: Final = {"true": True, "false": False, "null": None}
 
@@ -368,36 +387,31 @@ class _Parser:
         """
         if self.token.kind == "?" and self.frame.kind != "then":
             # The condition is complete; branches are read in a frame of their own.
-            return self.open_branch(node)
-        match self.frame.kind:
-            case "whole":
-                self.expect("end")
-                self.root = node
-                return None
-            case "then":
-                self.expect(":")
-                self.frame.kind = "else"
-                self.frame.items.append(node)
-                return None
-            case "else":
-                return self.finish_conditional(node)
-            case "group":
-                self.expect(")")
-                return self.placed(node, self.close().start)
-            case "index":
-                self.expect("]")
-                return self.finish_index(node)
-            case "list":
-                return self.finish_element(node)
-            case "key":
-                self.expect(":")
-                self.frame.items.append(node)
-                self.frame.kind = "value"
-                return None
-            case "value":
-                return self.finish_entry(node)
-            case _:
-                return self.finish_argument(node)
+            self.open_branch(node)
+            return None
+        return _ENDS[self.frame.kind](self, node)
+
+    def finish_whole(self, node: Node) -> None:
+        """The text has been read."""
+        self.expect("end")
+        self.root = node
+
+    def finish_then(self, node: Node) -> None:
+        """The first branch of `?:`."""
+        self.expect(":")
+        self.frame.kind = "else"
+        self.frame.items.append(node)
+
+    def finish_group(self, node: Node) -> Node:
+        """What stood in parentheses."""
+        self.expect(")")
+        return self.placed(node, self.close().start)
+
+    def finish_key(self, node: Node) -> None:
+        """One key of a map."""
+        self.expect(":")
+        self.frame.items.append(node)
+        self.frame.kind = "value"
 
     def open_branch(self, condition: Node) -> None:
         """Read the branches of `condition ? a : b`."""
@@ -421,6 +435,7 @@ class _Parser:
 
     def finish_index(self, index: Node) -> Node:
         """`operand[index]` or `operand[?index]`."""
+        self.expect("]")
         frame = self.close()
         if frame.target is None:
             raise AssertionError("an index without operand")
@@ -478,6 +493,19 @@ class _Parser:
         self.expect(")")
         self.close()
         return self.finish_call(frame)
+
+
+_ENDS: Final[dict[str, Callable[[_Parser, Node], Node | None]]] = {
+    "whole": _Parser.finish_whole,
+    "then": _Parser.finish_then,
+    "else": _Parser.finish_conditional,
+    "group": _Parser.finish_group,
+    "index": _Parser.finish_index,
+    "list": _Parser.finish_element,
+    "key": _Parser.finish_key,
+    "value": _Parser.finish_entry,
+    "args": _Parser.finish_argument,
+}
 
 
 def _reduce(operands: list[Node], pending: list[Token]) -> None:

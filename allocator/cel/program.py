@@ -1,5 +1,6 @@
 """Compiled expressions and the cache that holds them."""
 
+import contextlib
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
@@ -66,7 +67,7 @@ class Program:
         """
         value = self._run(device, deadline)
         if value is True or value is False:
-            return value  # type: ignore[no-any-return]
+            return value
         raise CelRuntimeError(
             f"CEL result of type {type_name(value)} could not be converted to bool: "
             f"type conversion error from '{type_name(value)}' to 'bool'"
@@ -107,10 +108,8 @@ class Program:
             self._counted, self._counted_size = _closures(self.ast, counting=True)
         meter = Meter(limit)
         if device.error is None:
-            try:
+            with contextlib.suppress(CelRuntimeError):  # a failed evaluation has a cost too
                 self._metered(self._counted, self._counted_size, device, meter)
-            except CelRuntimeError:
-                pass  # a failed evaluation has a cost too
         return meter.cost
 
 

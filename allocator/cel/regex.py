@@ -45,7 +45,7 @@ class Regex:
     def find(self, text: str) -> str:
         """The first match, or an empty string."""
         match = self._compiled.search(text)
-        return match.group() if match is not None else ""  # type: ignore[no-any-return]
+        return match.group() if match is not None else ""
 
     def find_all(self, text: str, limit: int) -> list[str]:
         """Matches from left to right, at most `limit`; all if it is negative."""

@@ -8,7 +8,7 @@ uint, duration, timestamp, type, optional, quantity, semver    the classes here
 Exact classes matter: Python's `True == 1` is not CEL's. Code compares `value.__class__`, never `isinstance`.
 """
 
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from allocator.cel.types import Type
 from allocator.errors import CelRuntimeError
@@ -28,7 +28,7 @@ class UInt:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return other.__class__ is UInt and self.value == other.value  # type: ignore[attr-defined]
+        return other.__class__ is UInt and self.value == other.value
 
     def __hash__(self) -> int:
         return hash(("uint", self.value))
@@ -43,7 +43,7 @@ class Duration:
         self.nanos = nanos
 
     def __eq__(self, other: object) -> bool:
-        return other.__class__ is Duration and self.nanos == other.nanos  # type: ignore[attr-defined]
+        return other.__class__ is Duration and self.nanos == other.nanos
 
     def __hash__(self) -> int:
         return hash(("duration", self.nanos))
@@ -58,7 +58,7 @@ class Timestamp:
         self.nanos = nanos
 
     def __eq__(self, other: object) -> bool:
-        return other.__class__ is Timestamp and self.nanos == other.nanos  # type: ignore[attr-defined]
+        return other.__class__ is Timestamp and self.nanos == other.nanos
 
     def __hash__(self) -> int:
         return hash(("timestamp", self.nanos))
@@ -73,7 +73,7 @@ class TypeValue:
         self.name = name
 
     def __eq__(self, other: object) -> bool:
-        return other.__class__ is TypeValue and self.name == other.name  # type: ignore[attr-defined]
+        return other.__class__ is TypeValue and self.name == other.name
 
     def __hash__(self) -> int:
         return hash(("type", self.name))
@@ -225,7 +225,7 @@ class _Identity:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return other.__class__ is _Identity and self.value is other.value  # type: ignore[attr-defined]
+        return other.__class__ is _Identity and self.value is other.value
 
     def __hash__(self) -> int:
         return id(self.value)
@@ -234,16 +234,16 @@ class _Identity:
 def unmap_key(key: object) -> object:
     """The CEL value of a Python map key."""
     if key.__class__ is tuple:
-        inner: object = key[1]  # type: ignore[index]
-        return inner.value if inner.__class__ is _Identity else inner  # type: ignore[attr-defined]
+        inner: object = key[1]
+        return inner.value if inner.__class__ is _Identity else inner
     return key
 
 
-def find(mapping: dict[object, object], key: object) -> tuple[object, bool]:
+def find(mapping: dict[Any, Any], key: object) -> tuple[object, bool]:
     """Look up a key the way CEL does: numbers match across int, uint and double."""
     if mapping.__class__ is DomainMap:
-        found = mapping.get(map_key(key), _ABSENT)
-        return (EMPTY_MAP, True) if found is _ABSENT else (found, True)
+        # Upstream answers any key that is no domain with the empty map.
+        return (mapping.get(key, EMPTY_MAP) if key.__class__ is str else EMPTY_MAP), True
     cls = key.__class__
     if cls is not str and cls is not bool:
         return _find_other(mapping, key)
@@ -254,7 +254,7 @@ def find(mapping: dict[object, object], key: object) -> tuple[object, bool]:
 _ABSENT: Final = object()
 
 
-def _find_other(mapping: dict[object, object], key: object) -> tuple[object, bool]:
+def _find_other(mapping: dict[Any, Any], key: object) -> tuple[object, bool]:
     cls = key.__class__
     if cls is bytes or cls is Semver:
         if mapping and next(iter(mapping)).__class__ is str:
@@ -267,16 +267,16 @@ def _find_other(mapping: dict[object, object], key: object) -> tuple[object, boo
     return None, False
 
 
-def _numeric_keys(key: object) -> tuple[object, ...]:
+def _numeric_keys(key: Any) -> tuple[object, ...]:
     """Python keys of the same number in every numeric type."""
     cls = key.__class__
     if cls is float:
-        if key == key and key not in (float("inf"), float("-inf")) and key == int(key):  # type: ignore[call-overload]  # noqa: PLR0124
-            whole = int(key)  # type: ignore[call-overload]
+        if key == key and key not in (float("inf"), float("-inf")) and key == int(key):
+            whole = int(key)
             return ((float, key), whole, UInt(whole))
         return ((float, key),)
     if cls is int or cls is UInt:
-        whole = key if cls is int else key.value  # type: ignore[attr-defined]
+        whole = key if cls is int else key.value
         return (key, UInt(whole) if cls is int else whole, (float, float(whole)))
     return (map_key(key),)
 
@@ -304,7 +304,11 @@ TYPE_NAMES: Final[dict[type, str]] = {
 def type_name(value: object) -> str:
     """The CEL name of a value's type."""
     name = TYPE_NAMES.get(value.__class__)
-    return name if name is not None else value.__class__.CEL_NAME  # type: ignore[attr-defined, no-any-return]
+    return (
+        name
+        if name is not None
+        else str(getattr(value.__class__, "CEL_NAME", value.__class__.__name__))
+    )
 
 
 def no_such_overload(function: str, *args: object) -> CelRuntimeError:

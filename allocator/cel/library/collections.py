@@ -5,6 +5,7 @@ Source: cel-go ext/{lists,sets,comprehensions}.go, k8s.io/apiserver/pkg/cel/libr
 
 from collections.abc import Callable
 from functools import cmp_to_key
+from operator import itemgetter
 from typing import Any, Final
 
 from allocator.cel import operators
@@ -17,7 +18,7 @@ _SIZED: Final = frozenset({str, bytes, list, dict, DomainMap})
 
 
 def size(value: Any) -> int:
-    """The function size(): characters, bytes, elements or entries."""
+    """Characters, bytes, elements or entries."""
     cls = value.__class__
     if cls in _SIZED:
         return len(value)
@@ -29,7 +30,7 @@ def size(value: Any) -> int:
 def _list(name: str, value: Any) -> list[Any]:
     if value.__class__ is not list:
         raise no_such_overload(name, value)
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 def _index_of(container: Any, item: Any, *offset: Any) -> int:
@@ -113,13 +114,12 @@ def _sort_by(value: Any, keys: Any) -> list[Any]:
         raise CelRuntimeError("list elements must be comparable")
     if len({key.__class__ for key in keys}) > 1:
         raise CelRuntimeError("list elements must have the same type")
+    pairs: list[tuple[Any, Any]] = list(zip(keys, elements, strict=True))
     if keys[0].__class__ in (str, int, bool, bytes):
-        order = sorted(range(len(keys)), key=keys.__getitem__)
+        pairs.sort(key=itemgetter(0))
     else:
-        order = sorted(
-            range(len(keys)), key=cmp_to_key(lambda one, other: _compare(keys[one], keys[other]))
-        )
-    return [elements[at] for at in order]
+        pairs.sort(key=cmp_to_key(lambda one, other: _compare(one[0], other[0])))
+    return [element for _, element in pairs]
 
 
 def _compare(left: Any, right: Any) -> int:
@@ -217,7 +217,7 @@ def _extreme(name: str, preferred: int) -> Callable[[Any], object]:
                 raise CelRuntimeError("no such overload")
             if _order_or_none(best, element) == preferred:
                 best = element
-        return best  # type: ignore[no-any-return]
+        return best
 
     return method
 

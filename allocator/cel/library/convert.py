@@ -197,7 +197,7 @@ def to_type(value: Any) -> TypeValue:
 
 def to_dyn(value: Any) -> object:
     """The function dyn()."""
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 FUNCTIONS: Final[dict[str, Callable[..., object]]] = {

@@ -47,7 +47,7 @@ class NamedFormat:
         self.validate = validate
 
     def __eq__(self, other: object) -> bool:
-        return other.__class__ is NamedFormat and self.name == other.name  # type: ignore[attr-defined]
+        return other.__class__ is NamedFormat and self.name == other.name
 
     def __hash__(self) -> int:
         return hash(("format", self.name))

@@ -23,6 +23,7 @@ from allocator.errors import CelRuntimeError
 DEFAULT_PRECISION: Final = 6
 _MAX_PRECISION: Final = 1100  # no double has more digits; upstream pads, at any length it can hold
 _DIGITS: Final = "⁰¹²³⁴⁵⁶⁷⁸⁹"
+_TIMES: Final = "\u202f\u00d7\u202f10"
 _CLAUSE: Final = re.compile(r"%(%|(?:\.([0-9]*))?(.?))", re.DOTALL)
 _NUMBER_TEXTS: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 
@@ -126,25 +127,20 @@ _PLAIN: Final = frozenset({int, UInt, float, bool, str, bytes, Timestamp, Durati
 
 def _element(value: Any) -> str:
     """A member of a list or map: strings quoted, doubles with six digits."""
-    cls = value.__class__
-    if cls is str:
-        return quote(value)
-    if cls is bytes:
-        return "b" + quote(convert.to_string(value))
-    if cls is float:
-        if math.isnan(value) or math.isinf(value):
-            return quote("NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf")
-        return f"{value:.{DEFAULT_PRECISION}f}"
-    if cls is Timestamp:
-        return f"timestamp({quote(convert.to_string(value))})"
-    if cls is Duration:
-        return f"duration({quote(convert.to_string(value))})"
-    if cls in _MEMBERS:
-        return _string(value, 0)
-    raise _failed(f"no formatting function for {type_name(value)}")
+    writer = _MEMBERS.get(value.__class__)
+    if writer is None:
+        raise _failed(f"no formatting function for {type_name(value)}")
+    return writer(value)
 
 
-_MEMBERS: Final = frozenset({int, UInt, bool, type(None), list, dict, DomainMap, TypeValue})
+def _double_member(value: float) -> str:
+    if math.isnan(value) or math.isinf(value):
+        return quote("NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf")
+    return f"{value:.{DEFAULT_PRECISION}f}"
+
+
+def _plain_member(value: Any) -> str:
+    return _string(value, 0)
 
 
 def _list(value: Sequence[object]) -> str:
@@ -188,6 +184,16 @@ def quote(text: str) -> str:
     return '"' + "".join(parts) + '"'
 
 
+_MEMBERS: Final[dict[type, Callable[[Any], str]]] = {
+    str: quote,
+    bytes: lambda value: "b" + quote(convert.to_string(value)),
+    float: _double_member,
+    Timestamp: lambda value: f"timestamp({quote(convert.to_string(value))})",
+    Duration: lambda value: f"duration({quote(convert.to_string(value))})",
+    **dict.fromkeys((int, UInt, bool, type(None), list, dict, DomainMap, TypeValue), _plain_member),
+}
+
+
 def _decimal(value: Any, _precision: int) -> str:
     cls = value.__class__
     if cls is int:
@@ -199,7 +205,7 @@ def _decimal(value: Any, _precision: int) -> str:
 
 def _double(value: Any, clause: str) -> float:
     if value.__class__ is float:
-        return value  # type: ignore[no-any-return]
+        return value
     if value.__class__ is str and value in _NUMBER_TEXTS:
         return float(value)
     raise _failed(f"{clause} clause can only be used on doubles, was given {type_name(value)}")
@@ -237,7 +243,7 @@ def _scientific(value: Any, precision: int) -> str:
     mantissa, _, exponent = f"{number:.{min(precision, _MAX_PRECISION)}e}".partition("e")
     sign = "⁻" if exponent[0] == "-" else ""
     raised = "".join(_DIGITS[int(digit)] for digit in exponent[1:])
-    return f"{_padded(mantissa, precision)}\u202f×\u202f10{sign}{raised}"
+    return f"{_padded(mantissa, precision)}{_TIMES}{sign}{raised}"
 
 
 def _integer(value: Any) -> int | None:

@@ -52,7 +52,7 @@ def _is_quantity(value: Any) -> bool:
 def _amount(name: str, *args: Any) -> Quantity:
     if args[0].__class__ is not QuantityValue:
         raise no_such_overload(name, *args)
-    return args[0].quantity  # type: ignore[no-any-return]
+    return args[0].quantity
 
 
 def _sign(value: Any) -> int:
@@ -117,7 +117,7 @@ def _is_less_than(value: Any, other: Any) -> bool:
 
 def _compare_to(value: Any, other: Any) -> int:
     left, right = _key("compareTo", value, other)
-    return (left > right) - (left < right)
+    return (left > right) - (left < right)  # type: ignore[no-any-return]
 
 
 def _parse_semver(name: str, value: Any, normalize: Any) -> Semver:
@@ -144,11 +144,11 @@ def normalized(text: str) -> str:
     return ".".join(parts)
 
 
-def _semver(value: Any, normalize: Any = False) -> Semver:  # noqa: FBT002  # CEL's positional flag
+def _semver(value: Any, normalize: Any = False) -> Semver:  # CEL's positional flag
     return _parse_semver("semver", value, normalize)
 
 
-def _is_semver(value: Any, normalize: Any = False) -> bool:  # noqa: FBT002
+def _is_semver(value: Any, normalize: Any = False) -> bool:
     if value.__class__ is not str or normalize.__class__ is not bool:
         raise no_such_overload("isSemver", value, normalize)
     try:
@@ -175,13 +175,13 @@ def _version_part(name: str) -> Callable[[Any], int]:
 def _optional(name: str, value: Any) -> Optional:
     if value.__class__ is not Optional:
         raise no_such_overload(name, value)
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 def _value(value: Any) -> object:
     if not _optional("value", value).present:
         raise CelRuntimeError("optional.none() dereference")
-    return value.value  # type: ignore[no-any-return]
+    return value.value
 
 
 def _has_value(value: Any) -> bool:

@@ -25,7 +25,7 @@ class IP:
         self.address = address
 
     def __eq__(self, other: object) -> bool:
-        return other.__class__ is IP and self.address == other.address  # type: ignore[attr-defined]
+        return other.__class__ is IP and self.address == other.address
 
     def __hash__(self) -> int:
         return hash(("ip", self.address))
@@ -50,11 +50,7 @@ class CIDR:
         self.bits = bits
 
     def __eq__(self, other: object) -> bool:
-        return (
-            other.__class__ is CIDR
-            and self.address == other.address  # type: ignore[attr-defined]
-            and self.bits == other.bits  # type: ignore[attr-defined]
-        )
+        return other.__class__ is CIDR and self.address == other.address and self.bits == other.bits
 
     def __hash__(self) -> int:
         return hash(("cidr", self.address, self.bits))
@@ -120,7 +116,7 @@ def parse_cidr(text: str) -> CIDR:
 def _text(function: str, value: Any) -> str:
     if value.__class__ is not str:
         raise no_such_overload(function, value)
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 def _ip(*args: Any) -> IP:
@@ -156,7 +152,7 @@ def _unless_mistyped(value: Any) -> bool:
 
 
 def _is_canonical(value: Any) -> bool:
-    return str(parse_ip(_text("ip.isCanonical", value))) == value
+    return str(parse_ip(_text("ip.isCanonical", value))) == value  # type: ignore[no-any-return]
 
 
 def _on_ip(name: str, read: Callable[[_Address], object]) -> Callable[[Any], object]:
@@ -221,7 +217,7 @@ def _contains_ip(block: Any, other: Any) -> bool:
         raise no_such_overload("containsIP", block, other)
     if address.version != block.address.version:
         return False
-    return int(address) >> (address.max_prefixlen - block.bits) == block.prefix(block.bits)  # type: ignore[no-any-return]
+    return int(address) >> (address.max_prefixlen - block.bits) == block.prefix(block.bits)
 
 
 def _contains_cidr(block: Any, other: Any) -> bool:

@@ -157,13 +157,13 @@ def _contains(text: Any, part: Any) -> bool:
 def _starts_with(text: Any, part: Any) -> bool:
     if text.__class__ is not str or part.__class__ is not str:
         raise CelRuntimeError("no such overload")
-    return text.startswith(part)  # type: ignore[no-any-return]
+    return text.startswith(part)
 
 
 def _ends_with(text: Any, part: Any) -> bool:
     if text.__class__ is not str or part.__class__ is not str:
         raise CelRuntimeError("no such overload")
-    return text.endswith(part)  # type: ignore[no-any-return]
+    return text.endswith(part)
 
 
 def _matches(text: Any, pattern: Any) -> bool:

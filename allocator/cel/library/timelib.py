@@ -101,7 +101,7 @@ def plain_float(value: float) -> str:
 
 def go_float(value: float) -> str:
     """Go's %g: the shortest decimal, with an exponent below 1e-4 and from 1e21 on."""
-    if value != value:  # noqa: PLR0124  # NaN
+    if value != value:  # NaN
         return "NaN"
     if value in (float("inf"), float("-inf")):
         return "+Inf" if value > 0 else "-Inf"
@@ -273,7 +273,7 @@ def _field(name: str) -> Callable[..., object]:
         cls = value.__class__
         if cls is Duration and unit is not None and not zone:
             quotient = abs(value.nanos) // unit
-            return -quotient if value.nanos < 0 else quotient
+            return -quotient if value.nanos < 0 else quotient  # type: ignore[no-any-return]
         if cls is not Timestamp or (zone and zone[0].__class__ is not str):
             raise no_such_overload(name, value, *zone)
         moment = _moment(value, zone[0] if zone else "UTC")

@@ -38,7 +38,7 @@ class URL:
         self.query = query
 
     def __eq__(self, other: object) -> bool:
-        return other.__class__ is URL and self.text == other.text  # type: ignore[attr-defined]
+        return other.__class__ is URL and self.text == other.text
 
     def __hash__(self) -> int:
         return hash(("url", self.text))
@@ -50,7 +50,7 @@ class URL:
         if host.startswith("["):
             return host[1:].partition("]")[0]
         name, colon, port = host.rpartition(":")
-        return name if colon and port.isdigit() or (colon and not port) else host
+        return name if (colon and port.isdigit()) or (colon and not port) else host
 
     @property
     def port(self) -> str:
