@@ -5,7 +5,6 @@ Source: cel-go ext/{lists,sets,comprehensions}.go, k8s.io/apiserver/pkg/cel/libr
 
 from collections.abc import Callable
 from functools import cmp_to_key
-from operator import itemgetter
 from typing import Any, Final
 
 from allocator.cel import operators
@@ -116,7 +115,7 @@ def _sort_by(value: Any, keys: Any) -> list[Any]:
         raise CelRuntimeError("list elements must have the same type")
     pairs: list[tuple[Any, Any]] = list(zip(keys, elements, strict=True))
     if keys[0].__class__ in (str, int, bool, bytes):
-        pairs.sort(key=itemgetter(0))
+        pairs.sort(key=lambda pair: pair[0])
     else:
         pairs.sort(key=cmp_to_key(lambda one, other: _compare(one[0], other[0])))
     return [element for _, element in pairs]
