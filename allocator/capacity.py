@@ -56,13 +56,19 @@ def consumption(
         if name not in capacities:
             return None
     amounts = {}
+    stepped = set()
     for name, capacity in capacities.items():
-        amount = _consumed((requested or {}).get(name), capacity, fractional=fractional)
+        amount, by_step = _consumed((requested or {}).get(name), capacity, fractional=fractional)
         if amount.nanos < 0:
             raise CapacityError(f"capacity {name}: the amount is negative")
         amounts[name] = amount
+        if by_step:
+            stepped.add(name)
     for name, capacity in capacities.items():
-        if _violates(amounts[name], capacity.request_policy, fractional=fractional):
+        policy, amount = capacity.request_policy, amounts[name]
+        if policy is None or (name not in stepped and _is_default(amount, policy)):
+            continue
+        if _violates(amount, policy, fractional=fractional):
             return None
     return Consumption(amounts, fits(amounts, capacities))
 
@@ -88,55 +94,67 @@ def add_amounts(left: Amounts, right: Amounts) -> dict[str, Quantity]:
     return total
 
 
-def _consumed(
+def _consumed(  # noqa: PLR0911 - one return a rule of the policy
     requested: Quantity | None, capacity: DeviceCapacity, *, fractional: bool
-) -> Quantity:
+) -> tuple[Quantity, bool]:
+    """What is consumed of one capacity, and whether stepping computed it."""
     policy = capacity.request_policy
     if requested is None:
         if policy is not None and policy.default is not None:
-            return policy.default
-        return capacity.value
+            return policy.default, False
+        return capacity.value, False
     if policy is None:
-        return requested
-    if policy.valid_range is not None and policy.valid_range.min is not None:
-        return _round_up_range(requested, policy.valid_range, fractional=fractional)
+        return requested, False
+    valid = policy.valid_range
+    if valid is not None and valid.min is not None:
+        if requested < valid.min:
+            return valid.min, False
+        if valid.step is None:
+            return requested, False
+        return _round_up(requested, valid.min, valid.step, valid.max, fractional=fractional), True
     for value in policy.valid_values or ():
         if requested <= value:
-            return value
-    return requested
+            return value, False
+    return requested, False
 
 
-def _round_up_range(
-    requested: Quantity, valid: CapacityRequestPolicyRange, *, fractional: bool
+def _is_default(amount: Quantity, policy: CapacityRequestPolicy) -> bool:
+    """Say whether an amount is written as the default is, which the policy then need not allow.
+
+    Differs from what one expects: upstream compares representations, so an amount that stepping computed is never it.
+    """
+    default = policy.default
+    return default is not None and amount == default and amount.format == default.format
+
+
+def _round_up(
+    requested: Quantity,
+    minimum: Quantity,
+    step: Quantity,
+    maximum: Quantity | None,
+    *,
+    fractional: bool,
 ) -> Quantity:
     """Raise to the smallest `min + n * step`.
 
     Raises:
         CapacityError: the request, or what it is raised to, is beyond 64 bits or finer than the range can say.
     """
-    if valid.min is None:
-        raise AssertionError("callers check that there is a minimum")
-    if requested < valid.min:
-        return valid.min
-    if valid.step is None:
-        return requested
-    if _uses_milli(valid, fractional=fractional):
+    if _uses_milli(minimum, maximum, step, fractional=fractional):
         if not _is_milli(requested):
             raise CapacityError(f"request {requested} is finer than the range can represent")
         amount = _next_step(
             requested.milli_rounded_up(),
-            valid.min.milli_rounded_up(),
-            valid.step.milli_rounded_up(),
+            minimum.milli_rounded_up(),
+            step.milli_rounded_up(),
             requested,
         )
-        return Quantity(amount * _NANOS_PER_MILLI, valid.step.format)
+        return Quantity(amount * _NANOS_PER_MILLI, step.format)
     if requested.nanos > _MAX_INT64 * NANOS_PER_UNIT:
         raise CapacityError(f"request {requested} does not fit into 64 bits")
     # Differs from what one expects: with the fractional gate off all three are rounded up to whole units first.
-    amount = _next_step(
-        requested.rounded_up(), valid.min.rounded_up(), valid.step.rounded_up(), requested
-    )
-    return Quantity.from_int(amount, valid.step.format)
+    amount = _next_step(requested.rounded_up(), minimum.rounded_up(), step.rounded_up(), requested)
+    return Quantity.from_int(amount, step.format)
 
 
 def _next_step(requested: int, minimum: int, step: int, original: Quantity) -> int:
@@ -150,12 +168,7 @@ def _next_step(requested: int, minimum: int, step: int, original: Quantity) -> i
     return minimum + steps * step
 
 
-def _violates(amount: Quantity, policy: CapacityRequestPolicy | None, *, fractional: bool) -> bool:
-    if policy is None:
-        return False
-    default = policy.default
-    if default is not None and amount == default and amount.format == default.format:
-        return False
+def _violates(amount: Quantity, policy: CapacityRequestPolicy, *, fractional: bool) -> bool:
     if policy.valid_range is not None:
         return _violates_range(amount, policy.valid_range, fractional=fractional)
     return bool(policy.valid_values) and amount not in (policy.valid_values or ())
@@ -170,7 +183,7 @@ def _violates_range(
         return False
     if valid.min is None:
         raise CapacityError("the range has a step but no minimum")
-    if _uses_milli(valid, fractional=fractional):
+    if _uses_milli(valid.min, valid.max, valid.step, fractional=fractional):
         if not _is_milli(amount):
             return True
         offset = amount.milli_rounded_up() - valid.min.milli_rounded_up()
@@ -183,14 +196,17 @@ def _violates_range(
     return offset % step != 0
 
 
-def _uses_milli(valid: CapacityRequestPolicyRange, *, fractional: bool) -> bool:
+def _uses_milli(
+    minimum: Quantity, maximum: Quantity | None, step: Quantity, *, fractional: bool
+) -> bool:
     """Say whether thousandths are used: the gate is on and every bound is exact in them."""
-    if not fractional:
-        return False
-    bounds = (valid.min, valid.max, valid.step)
-    if not all(bound is None or _is_milli(bound) for bound in bounds):
-        return False
-    return valid.step is None or valid.step.nanos >= _NANOS_PER_MILLI
+    return (
+        fractional
+        and _is_milli(minimum)
+        and (maximum is None or _is_milli(maximum))
+        and _is_milli(step)
+        and step.nanos >= _NANOS_PER_MILLI
+    )
 
 
 def _is_milli(quantity: Quantity) -> bool:

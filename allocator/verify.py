@@ -335,7 +335,7 @@ class _Check:
             default = policy.default if policy else None
             want = capacity.value if default is None else default
             return "" if amount == want else f"{amount} is not the default {want}"
-        if policy is None:
+        if policy is None or (amount == requested == policy.default):
             return "" if amount == requested else f"{amount} is not the {requested} asked for"
         if policy.valid_range is not None:
             return self._range_problem(amount, policy.valid_range, requested)
@@ -458,10 +458,14 @@ class _Check:
 
     def _could_serve(self, capacity: DeviceCapacity, requested: Quantity | None) -> bool:
         policy = capacity.request_policy
+        if requested is None and policy is not None and policy.default is None:
+            requested = capacity.value  # API validation wants a default, then this does not happen
+            if policy.valid_values and requested not in policy.valid_values:
+                return False
         if requested is None:
             default = policy.default if policy else None
             return default is None or default <= capacity.value
-        if policy is None:
+        if policy is None or requested == policy.default:
             return requested <= capacity.value
         if policy.valid_range is not None:
             least = self._least_in_range(requested, policy.valid_range)
