@@ -6,6 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from scheduler.cache.assume import AssumeCache
 from scheduler.cache.store import EventType
+from scheduler.model import ClaimRecord
 from tests.scheduler.cache.objects import record
 
 NAMES = ("a", "b", "c")
@@ -36,11 +37,13 @@ def test_a_late_answer_does_not_hide_what_the_watch_knows_already():
     assert cache.get(key("a")) is None
 
 
-def test_a_bookmark_beyond_an_assumed_write_ends_it():
+def test_a_bookmark_at_an_assumed_write_ends_it():
     cache = AssumeCache()
     cache.replace([], 10)
     cache.assume(record("a", 12, "d"))
-    cache.progress(20)
+    cache.progress(11)
+    assert cache.assumed == ("uid-a",)
+    cache.progress(12)
     assert cache.get(key("a")) is None
     assert cache.assumed == ()
 
@@ -90,7 +93,7 @@ class AssumeMachine(RuleBasedStateMachine):
         return self.cache.resource_version
 
     def watched(self):
-        state = {}
+        state: dict[str, ClaimRecord] = {}
         for _, type_, name, item in self.log[: self.delivered]:
             if type_ is EventType.DELETED:
                 state.pop(name, None)

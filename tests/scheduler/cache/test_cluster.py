@@ -3,6 +3,7 @@
 import pytest
 
 from allocator.model.devices import DeviceID, PoolID
+from scheduler.cache.allocated import Conflict
 from scheduler.cache.cluster import ClusterCache, digest_of
 from scheduler.cache.store import EventType, WatchEvent
 from scheduler.model import HostPort, Kind, PodStatus
@@ -56,6 +57,7 @@ def test_an_untouched_node_keeps_its_info_and_an_older_snapshot_its_content(cach
         {},
         {"cpu": 2000},
     )
+    assert (len(before.nodes["n1"].pods), len(after.nodes["n1"].pods)) == (0, 1)
     assert after.revision > before.revision
     assert after.nodes["n1"].generation > before.nodes["n1"].generation
 
@@ -195,7 +197,7 @@ def test_a_relist_without_an_allocated_claim_frees_its_devices(cache):
 
 
 def test_a_second_claim_with_the_same_device_is_told_once_and_can_be_asked_for(cache):
-    told = []
+    told: list[Conflict] = []
     cache.subscribe_conflicts(told.append)
     cache.apply(event(record("ours", 11, "d1"), CLAIM, "ADDED"))
     cache.apply(event(record("theirs", 12, "d1"), CLAIM, "ADDED"))
@@ -263,7 +265,10 @@ def test_many_slices_at_once_are_indexed_in_name_order_like_one_by_one():
     slices = [
         at(
             resource_slice(
-                f"s{number:03}", device("d"), pool=f"p{number}", all_nodes=number % 2 or None
+                f"s{number:03}",
+                device("d"),
+                pool=f"p{number}",
+                all_nodes=True if number % 2 else None,
             ),
             number + 1,
         )

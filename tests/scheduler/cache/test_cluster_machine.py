@@ -24,7 +24,12 @@ RESULTS = (
     used("d2", admin=True),
 )
 results = st.lists(st.sampled_from(RESULTS), max_size=3, unique_by=id)
-REQUESTS = ({}, {"cpu": "1"}, {"cpu": "2", "memory": "1Gi"}, {"example.com/x": "3"})
+REQUESTS: tuple[dict[str, str], ...] = (
+    {},
+    {"cpu": "1"},
+    {"cpu": "2", "memory": "1Gi"},
+    {"example.com/x": "3"},
+)
 
 
 def freeze(snapshot):
