@@ -45,7 +45,7 @@ def test_a_bookmark_at_an_assumed_write_ends_it():
     assert cache.assumed == ("uid-a",)
     cache.progress(12)
     assert cache.get(key("a")) is None
-    assert cache.assumed == ()
+    assert not cache.assumed
 
 
 def test_restoring_returns_to_what_the_watch_has_shown():
