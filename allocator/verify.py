@@ -456,7 +456,9 @@ class _Check:
             for name, capacity in capacities.items()
         )
 
-    def _could_serve(self, capacity: DeviceCapacity, requested: Quantity | None) -> bool:
+    def _could_serve(  # noqa: PLR0911 - one return a rule of the policy
+        self, capacity: DeviceCapacity, requested: Quantity | None
+    ) -> bool:
         policy = capacity.request_policy
         if requested is None and policy is not None and policy.default is None:
             requested = capacity.value  # API validation wants a default, then this does not happen
