@@ -191,7 +191,8 @@ class StandaloneLoop:
                     sweep_at = now + SWEEP_SECONDS
                     self._sweep(now)
                 if not self._may_write():
-                    await self._clock.sleep(NOT_LEADER_PAUSE_SECONDS)
+                    self._work.clear()
+                    await self._wait(NOT_LEADER_PAUSE_SECONDS)
                     continue
                 self._work.clear()
                 self._decide_slice()
