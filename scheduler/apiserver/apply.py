@@ -142,19 +142,15 @@ def conflicts(
 
 
 def remove_paths(obj: Json, paths: frozenset[Path]) -> None:
-    """Remove values at paths, in place; longer paths first, so that items go after what is in them."""
-    for path in sorted(paths, key=lambda path: (-len(path), path)):
-        parent = value_at(obj, path[:-1])
-        element = path[-1]
+    """Remove values at paths, in place. A list item goes when nothing is left in it."""
+    # Found before anything is removed: an item is found by members of its own.
+    found = [(path[-1], value_at(obj, path[:-1]), value_at(obj, path)) for path in paths]
+    for element, parent, _ in found:
         if isinstance(parent, dict) and element.startswith("f:"):
             parent.pop(element[2:], None)
-        elif isinstance(parent, list) and len(path) > 1:
-            index = _index(parent, path[-2][2:], element)
-            if index is None and element.startswith("k:"):
-                # The keys that identify the item are gone already, as paths of their own.
-                index = next((i for i, item in enumerate(parent) if item == {}), None)
-            if index is not None:
-                del parent[index]
+    for element, parent, value in found:
+        if isinstance(parent, list) and (element.startswith("v:") or value == {}):
+            parent[:] = [item for item in parent if item is not value]
 
 
 def to_fields(paths: frozenset[Path]) -> Json:

@@ -3,14 +3,14 @@
 Source: pkg/registry/resource/*/strategy.go; scheduler-and-claims 1.6.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from allocator.features import Features
 from scheduler.api.defaults import with_defaults, without_disabled_fields
 from scheduler.apiserver.checks import causes_of
 from scheduler.apiserver.errors import Cause, invalid_value
-from scheduler.apiserver.objects import Json, at, namespace, same, status
+from scheduler.apiserver.objects import Json, at, namespace, same, spec, status
 from scheduler.apiserver.strategy import Lookup, Strategy, keep_metadata
 from scheduler.validation import validate_claim_status
 
@@ -71,10 +71,30 @@ class TemplateStrategy(DeviceStrategy):
         yield from _check_immutable(new, old, "spec")
 
 
-class SliceStrategy(DeviceStrategy):
+class _TaintingStrategy(DeviceStrategy):
+    """A kind with taints: those without a date are dated."""
+
+    def __init__(self, features: Features, now: Callable[[], str]) -> None:
+        """Remember the gates, and how to ask for the time."""
+        super().__init__(features)
+        self._now = now
+
+    def date(self, taints: Iterable[Json]) -> None:
+        """Date taints, in place."""
+        for taint in taints:
+            taint.setdefault("timeAdded", self._now())
+
+
+class SliceStrategy(_TaintingStrategy):
     """ResourceSlice."""
 
     kind = "ResourceSlice"
+
+    def default(self, obj: Json) -> None:
+        """Date the taints."""
+        super().default(obj)
+        for device in spec(obj).get("devices") or ():
+            self.date(device.get("taints") or ())
 
     def validate_update(self, new: Json, old: Json, lookup: Lookup) -> Iterable[Cause]:
         """A slice stays where it is, and its driver's."""
@@ -87,11 +107,17 @@ class ClassStrategy(DeviceStrategy):
     kind = "DeviceClass"
 
 
-class TaintRuleStrategy(DeviceStrategy):
+class TaintRuleStrategy(_TaintingStrategy):
     """DeviceTaintRule."""
 
     kind = "DeviceTaintRule"
     has_status = True
+
+    def default(self, obj: Json) -> None:
+        """Date the taint."""
+        super().default(obj)
+        if taint := spec(obj).get("taint"):
+            self.date([taint])
 
 
 def _check_immutable(new: Json, old: Json, *paths: str) -> Iterator[Cause]:

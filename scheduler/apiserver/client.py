@@ -18,6 +18,7 @@ from scheduler.client import (
     GoneError,
     NotFoundError,
     Rejected,
+    Unknown,
     WriteOutcome,
 )
 from scheduler.clock import Clock
@@ -63,10 +64,12 @@ class EmbeddedClient:
         content_type: str = JSON,
         query: Mapping[str, str] | None = None,
     ) -> WriteOutcome:
-        """POST, PUT, PATCH or DELETE; committed or rejected, never unknown."""
+        """POST, PUT, PATCH or DELETE. As with a real server, nothing is known after an error of the server itself."""
         response = await self._send(Request(method, path, query or {}, body, content_type))
         if response.status < 300:
             return Committed(response.body)
+        if response.status >= 500:
+            return Unknown(f"HTTP {response.status}")
         error = _error(response)
         return Rejected(error.status, error.reason, error.message, error.retry_after_seconds)
 

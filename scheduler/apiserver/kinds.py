@@ -1,6 +1,6 @@
 """Rules for the kinds that are neither pods nor claims, and the table of all strategies."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from allocator.features import Features
 from scheduler.apiserver.claims import (
@@ -24,6 +24,7 @@ from scheduler.apiserver.resources import (
     DEPLOYMENTS,
     DEVICE_CLASSES,
     EVENTS,
+    GROUP_EVENTS,
     JOBS,
     LEASES,
     NAMESPACES,
@@ -44,6 +45,15 @@ HIGHEST_USER_PRIORITY = 1_000_000_000
 SYSTEM_PREFIX = "system-"
 
 _EVENT_TYPES = ("Normal", "Warning")
+_SHORTEST_SERIES = 2
+# Field -> most characters; all but the message are required.
+_EVENT_LIMITS: Mapping[str, int | None] = {
+    "reportingComponent": None,
+    "reportingInstance": 128,
+    "action": 128,
+    "reason": 128,
+    "message": 1024,
+}
 
 
 class NamespaceStrategy(Strategy):
@@ -149,9 +159,6 @@ class LeaseStrategy(Strategy):
             if value is not None and value < least:
                 limit = "greater than 0" if least else "greater than or equal to 0"
                 yield invalid_value(f"spec.{field}", f"{value}: must be {limit}")
-        holder = held.get("holderIdentity")
-        if holder is not None and not holder:
-            yield invalid_value("spec.holderIdentity", "must not be empty")
 
     def validate_update(self, new: Json, old: Json, lookup: Lookup) -> Iterable[Cause]:
         """What is wrong with a change."""
@@ -159,30 +166,66 @@ class LeaseStrategy(Strategy):
 
 
 class EventStrategy(Strategy):
-    """Event, as core/v1 stores it; those with an eventTime keep the rules of events.k8s.io/v1."""
+    """Event, written as core/v1."""
 
     def validate(self, obj: Json, lookup: Lookup) -> Iterable[Cause]:
         """What is wrong with a new one."""
         about = (obj.get("involvedObject") or {}).get("namespace") or ""
-        if (about or "default") != namespace(obj):
-            yield invalid_value("involvedObject.namespace", "does not match event.namespace")
+        inside = namespace(obj)
         if obj.get("eventTime"):
+            misplaced = not about and inside not in ("default", "kube-system")
             yield from _check_new_event(obj)
+        else:
+            misplaced = (about or "default") != inside
+        if misplaced:
+            yield invalid_value("involvedObject.namespace", "does not match event.namespace")
+
+    def validate_update(self, new: Json, old: Json, lookup: Lookup) -> Iterable[Cause]:
+        """What is wrong with a change."""
+        yield from self.validate(new, lookup)
+
+
+class GroupEventStrategy(EventStrategy):
+    """Event, written as events.k8s.io/v1: stricter, and after creation only the series changes."""
+
+    def validate(self, obj: Json, lookup: Lookup) -> Iterable[Cause]:
+        """What is wrong with a new one."""
+        yield from super().validate(obj, lookup)
+        if not obj.get("eventTime"):
+            yield required("eventTime")
+        if obj.get("type") not in _EVENT_TYPES:
+            yield invalid_value("type", f"has invalid value: {obj.get('type') or ''}")
+        for field in ("firstTimestamp", "lastTimestamp", "count", "source"):
+            if obj.get(field):
+                yield invalid_value(field, "needs to be unset")
+        yield from _check_series(obj)
+
+    def validate_update(self, new: Json, old: Json, lookup: Lookup) -> Iterable[Cause]:
+        """What is wrong with a change."""
+        yield from EventStrategy.validate(self, new, lookup)
+        yield from _check_series(new)
+        for field in sorted((new.keys() | old.keys()) - {"metadata", "series"}):
+            if not same(new.get(field), old.get(field)):
+                yield invalid_value(field, "field is immutable")
+
+
+def _check_series(obj: Json) -> Iterable[Cause]:
+    series = obj.get("series")
+    if series is None:
+        return
+    if series.get("count", 0) < _SHORTEST_SERIES:
+        yield invalid_value("series.count", "should be at least 2")
+    if not series.get("lastObservedTime"):
+        yield required("series.lastObservedTime")
 
 
 def _check_new_event(obj: Json) -> Iterable[Cause]:
-    for field, shown in (
-        ("reportingComponent", "reportingController"),
-        ("reportingInstance", "reportingInstance"),
-        ("action", "action"),
-        ("reason", "reason"),
-    ):
-        if not obj.get(field):
-            yield required(shown)
-    if obj.get("type") not in _EVENT_TYPES:
-        yield invalid_value("type", f'"{obj.get("type") or ""}": has invalid value')
-    if len(obj.get("message") or "") > 1024:
-        yield invalid_value("note", "can have at most 1024 characters")
+    for field, limit in _EVENT_LIMITS.items():
+        text = obj.get(field) or ""
+        if not text and field != "message":
+            yield required(field)
+        if limit is not None and len(text) > limit:
+            yield invalid_value(field, f"can have at most {limit} characters")
 
 
 class PriorityClassStrategy(Strategy):
@@ -227,21 +270,30 @@ class DeploymentStrategy(StatusStrategy):
             yield invalid_value("spec.selector", "field is immutable")
 
 
-def strategies(features: Features, *, taint_new_nodes: bool) -> Mapping[str, Strategy]:
-    """The strategy of each collection."""
+def strategies(
+    features: Features, now: Callable[[], str], *, taint_new_nodes: bool
+) -> Mapping[str, Strategy]:
+    """The strategy of each resource, by its key.
+
+    Args:
+        features: gates that apply.
+        now: for what is dated, as RFC 3339.
+        taint_new_nodes: see `NodeStrategy`.
+    """
     return {
-        NAMESPACES.collection: NamespaceStrategy(),
-        NODES.collection: NodeStrategy(taint_new_nodes=taint_new_nodes),
-        PODS.collection: PodStrategy(),
-        EVENTS.collection: EventStrategy(),
-        CONFIG_MAPS.collection: Strategy(),
-        DEPLOYMENTS.collection: DeploymentStrategy(),
-        JOBS.collection: JobStrategy(),
-        LEASES.collection: LeaseStrategy(),
-        CLAIMS.collection: ClaimStrategy(features),
-        TEMPLATES.collection: TemplateStrategy(features),
-        DEVICE_CLASSES.collection: ClassStrategy(features),
-        SLICES.collection: SliceStrategy(features),
-        TAINT_RULES.collection: TaintRuleStrategy(features),
-        PRIORITY_CLASSES.collection: PriorityClassStrategy(),
+        NAMESPACES.key: NamespaceStrategy(),
+        NODES.key: NodeStrategy(taint_new_nodes=taint_new_nodes),
+        PODS.key: PodStrategy(),
+        EVENTS.key: EventStrategy(),
+        GROUP_EVENTS.key: GroupEventStrategy(),
+        CONFIG_MAPS.key: Strategy(),
+        DEPLOYMENTS.key: DeploymentStrategy(),
+        JOBS.key: JobStrategy(),
+        LEASES.key: LeaseStrategy(),
+        CLAIMS.key: ClaimStrategy(features),
+        TEMPLATES.key: TemplateStrategy(features),
+        DEVICE_CLASSES.key: ClassStrategy(features),
+        SLICES.key: SliceStrategy(features, now),
+        TAINT_RULES.key: TaintRuleStrategy(features, now),
+        PRIORITY_CLASSES.key: PriorityClassStrategy(),
     }

@@ -83,20 +83,20 @@ def _same_members(left: Any, right: Any) -> bool:
 
 def metadata(obj: Mapping[str, Any]) -> Json:
     """The object's metadata (empty if it has none)."""
-    found: Json = obj.get("metadata") or {}
-    return found
+    found: Json | None = obj.get("metadata")
+    return {} if found is None else found
 
 
 def status(obj: Mapping[str, Any]) -> Json:
     """The object's status (empty if it has none)."""
-    found: Json = obj.get("status") or {}
-    return found
+    found: Json | None = obj.get("status")
+    return {} if found is None else found
 
 
 def spec(obj: Mapping[str, Any]) -> Json:
     """The object's spec (empty if it has none)."""
-    found: Json = obj.get("spec") or {}
-    return found
+    found: Json | None = obj.get("spec")
+    return {} if found is None else found
 
 
 def name(obj: Mapping[str, Any]) -> str:

@@ -98,7 +98,7 @@ class Registry:
 
         Args:
             store: holds the objects.
-            strategies: collection -> rules of its kind.
+            strategies: key of a resource -> rules of its kind.
             check: what is wrong with an object by itself, by the rules that are the same at creation and update.
             clock: for timestamps.
             rng: for UIDs and generated names.
@@ -149,7 +149,7 @@ class Registry:
             StatusError: it exists, its namespace does not, or a rule is broken.
         """
         resource = target.resource
-        strategy = self._strategies[resource.collection]
+        strategy = self._strategies[resource.key]
         meta = obj["metadata"]
         self._admit_namespace(target, meta)
         if meta.get("resourceVersion"):
@@ -239,7 +239,7 @@ class Registry:
             if not manager.force and (found := ssa.conflicts(live, applied, paths, mine)):
                 raise _apply_conflict(target, found)
             merged = ssa.merge_applied(live, applied)
-            ssa.remove_paths(merged, mine - paths)
+            ssa.remove_paths(merged, mine - paths - self._owned_by_others(live, manager, target))
             return merged
 
         return self._update_applied(target, change, manager, paths, dry_run=dry_run)
@@ -365,7 +365,7 @@ class Registry:
 
     def _prepare_update(self, target: Target, new: Json, old: Json) -> None:
         resource = target.resource
-        strategy = self._strategies[resource.collection]
+        strategy = self._strategies[resource.key]
         strategy.default(new)
         carry_over(new, old)
         if target.subresource == "status":
@@ -454,6 +454,15 @@ class Registry:
             if _is_entry_of(entry, manager.name, target.subresource):
                 return ssa.from_fields(entry["fieldsV1"])
         return frozenset()
+
+    def _owned_by_others(self, obj: Json, manager: Manager, target: Target) -> frozenset[ssa.Path]:
+        return frozenset().union(
+            *(
+                ssa.from_fields(entry["fieldsV1"])
+                for entry in ssa.managed_entries(obj)
+                if not _is_entry_of(entry, manager.name, target.subresource)
+            )
+        )
 
     def _own(
         self,

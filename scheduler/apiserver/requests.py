@@ -21,6 +21,7 @@ from scheduler.apiserver.errors import (
 from scheduler.apiserver.objects import Json, without_nulls
 from scheduler.apiserver.registry import DeleteOptions, Manager
 from scheduler.apiserver.resources import Target
+from scheduler.apiserver.shapes import conformed
 from scheduler.apiserver.versions import to_stored
 
 BODY_LIMIT_BYTES = 3 * 1024 * 1024
@@ -115,7 +116,7 @@ class Request:
         return Manager(name, self.flag("force"))
 
     def delete_options(self) -> DeleteOptions:
-        """Options of a DELETE, from the body or the query.
+        """Options of a DELETE, from the body; from the query when there is none.
 
         Raises:
             StatusError: 400 or 422.
@@ -123,10 +124,12 @@ class Request:
         body = self.document() if self.body else {}
         if body.get("kind", "DeleteOptions") != "DeleteOptions":
             raise bad_request(f"the object provided is no DeleteOptions but a {body['kind']}")
-        grace = body.get("gracePeriodSeconds")
-        if grace is None:
+        if self.body:
+            grace = body.get("gracePeriodSeconds")
+            propagation = body.get("propagationPolicy") or ""
+        else:
             grace = self.whole_number("gracePeriodSeconds")
-        propagation = body.get("propagationPolicy") or self.query.get("propagationPolicy") or ""
+            propagation = self.query.get("propagationPolicy", "")
         if propagation and propagation not in _PROPAGATIONS:
             cause = unsupported_value("propagationPolicy", propagation, _PROPAGATIONS)
             raise invalid("meta.k8s.io", "DeleteOptions", "", [cause])
@@ -153,35 +156,11 @@ def as_stored(document: Json, target: Target, kind: str = "") -> Json:
             f"the object provided ({given[0]}, {given[1]}) is not of the kind that is served here "
             f"({api_version}, {expected})"
         )
-    if not isinstance(document.get("metadata") or {}, dict):
-        raise bad_request("metadata: must be an object")
     obj = without_nulls(document)
     obj.setdefault("metadata", {})
-    _check_shape(obj)
     stored = to_stored(target.resource, target.version, obj)
     stored.pop("apiVersion", None)
-    return stored
-
-
-_TEXTS = ("name", "namespace", "generateName", "uid", "resourceVersion", "deletionTimestamp")
-
-
-def _check_shape(obj: Json) -> None:
-    meta = obj["metadata"]
-    for key in _TEXTS:
-        if not isinstance(meta.get(key, ""), str):
-            raise bad_request(f"metadata.{key}: must be a string")
-    for key in ("labels", "annotations"):
-        held = meta.get(key, {})
-        if not isinstance(held, dict) or not all(isinstance(v, str) for v in held.values()):
-            raise bad_request(f"metadata.{key}: must be an object of strings")
-    for key, of in (("finalizers", str), ("ownerReferences", dict)):
-        held = meta.get(key, [])
-        if not isinstance(held, list) or not all(isinstance(item, of) for item in held):
-            raise bad_request(f"metadata.{key}: must be a list")
-    for key in ("spec", "status"):
-        if not isinstance(obj.get(key, {}), dict):
-            raise bad_request(f"{key}: must be an object")
+    return conformed(expected, stored)
 
 
 @dataclass(frozen=True, slots=True)

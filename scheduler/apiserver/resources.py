@@ -40,9 +40,14 @@ class Resource:
     short_names: tuple[str, ...] = ()
 
     @property
+    def key(self) -> str:
+        """`group/plural`."""
+        return f"{self.group}/{self.plural}"
+
+    @property
     def collection(self) -> str:
         """Key of the set of objects in the store."""
-        return self.stored_as or f"{self.group}/{self.plural}"
+        return self.stored_as or self.key
 
     @property
     def singular(self) -> str:

@@ -112,7 +112,7 @@ class ApiServer:
         def check(resource: Resource, obj: Json) -> Iterable[Cause]:
             return check_object(resource, obj, gates, registry.namespace_labels)
 
-        rules = strategies(gates, taint_new_nodes=taint_new_nodes)
+        rules = strategies(gates, lambda: rfc3339(clock.now()), taint_new_nodes=taint_new_nodes)
         registry = Registry(store, rules, check, clock, rng)
         for namespace in DEFAULT_NAMESPACES:
             target = Target(NAMESPACES, "v1", "", "", "")
