@@ -7,7 +7,7 @@ import json
 import random
 from collections import Counter
 
-from allocator.requests import Compiler
+from allocator.cel import Compiler
 from tests.conformance.answers import depends_on_node, difference
 from tests.conformance.gates import features_of
 from tests.conformance.generate import question, tags

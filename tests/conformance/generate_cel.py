@@ -5,9 +5,11 @@ do not exist, so that every sort of error is met too.
 """
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from tests.conformance.cel_templates import TEMPLATES
 from tests.conformance.objects import Json
 
 _T = TypeVar("_T")
@@ -31,6 +33,9 @@ _ATTRIBUTES = {
     "bool": ("ok", "flag"), "int": ("n", "count", "neg"), "string": ("model", "text", "uni", "empty"),
     "version": ("v", "w"), "ints": ("li",), "strings": ("ls",),
 }  # fmt: skip
+_HOLE = re.compile(r"\{([a-zA-Z])\}")
+_HOLES = {"i": "int", "b": "bool", "d": "double", "s": "string", "v": "version", "q": "quantity", "I": "ints",
+          "S": "strings", "t": "duration", "m": "map"}  # fmt: skip
 _STRINGS = (
     '"a"',
     '"b"',
@@ -96,7 +101,8 @@ class Grammar:
         self._variables: list[tuple[str, str]] = []
         self._rules: dict[str, tuple[Callable[[int], str], ...]] = {
             "bool": (self._compare, self._compare, self._logic, self._logic, self._string_test, self._member, self._macro,
-                     self._optional_test, self._version_test, self._quantity_test, self._library_test, self._has),
+                     self._optional_test, self._version_test, self._quantity_test, self._library_test, self._has,
+                     self._template, self._template, self._template),
             "int": (self._arithmetic, self._int_call, self._int_index),
             "double": (self._double_call,),
             "string": (self._string_call, self._string_call, self._concat, self._string_index),
@@ -288,6 +294,16 @@ class Grammar:
         )
         text: str = self._pick(texts)()
         return text
+
+    def _template(self, depth: int) -> str:
+        def fill(found: re.Match[str]) -> str:
+            kind = found[1]
+            if kind == "a":
+                return self._attribute(self._pick(tuple(_ATTRIBUTES)))
+            return self.text(_HOLES[kind], self._pick((0, 0, depth)))
+
+        text = _HOLE.sub(fill, self._pick(TEMPLATES).replace("{{", "\0").replace("}}", "\1"))
+        return text.replace("\0", "{").replace("\1", "}")
 
     # Other kinds.
 

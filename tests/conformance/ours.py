@@ -4,11 +4,11 @@ import msgspec
 
 from allocator import outcome as outcomes
 from allocator.allocate import allocate
+from allocator.cel import Compiler
 from allocator.model.claims import ResourceClaim
 from allocator.model.devices import DeviceClass, DeviceTaintRule, ResourceSlice
 from allocator.model.hooks import dec_hook, enc_hook
 from allocator.model.nodes import Node
-from allocator.requests import Compiler
 from allocator.snapshot import AllocatedState, SliceIndex, Snapshot
 from tests.conformance.gates import features_of
 from tests.conformance.objects import Json

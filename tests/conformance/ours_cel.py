@@ -2,21 +2,30 @@
 
 import msgspec
 
-from allocator.cel import Compiler, prepare_device
+from allocator.cel import Compiler, DeviceValues, prepare_device
 from allocator.errors import CelCompileError, CelError
 from allocator.model.devices import Device
 from allocator.model.hooks import dec_hook
 from tests.conformance.objects import Json
 
 
-def ours(question: Json, compiler: Compiler) -> Json:
-    """`{"result": true|false|compile_error|runtime_error, "message"}` for an expression and a device."""
+def _values(question: Json) -> DeviceValues:
     body = dict(question["device"])
     driver = body.pop("driver", "")
     device = msgspec.convert({"name": "d", **body}, Device, dec_hook=dec_hook)
+    return prepare_device(driver, device)
+
+
+def cost(question: Json, compiler: Compiler) -> int:
+    """What the evaluation costs."""
+    return compiler.selector(question["expr"]).cost(_values(question))
+
+
+def ours(question: Json, compiler: Compiler) -> Json:
+    """`{"result": true|false|compile_error|runtime_error, "message"}` for an expression and a device."""
     try:
         program = compiler.selector(question["expr"])
-        matches = program.evaluate(prepare_device(driver, device))
+        matches = program.evaluate(_values(question))
     except CelCompileError as error:
         return {"result": "compile_error", "message": error.message}
     except CelError as error:
