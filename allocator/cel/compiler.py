@@ -55,23 +55,43 @@ class Compiler:
     Attributes:
         counting: whether the closures charge the meter.
         slots: variable -> its place in the environment.
-        lazy: variables whose value is computed when first read.
+        lazy: variable -> what computes it when it is first read.
     """
 
     def __init__(self, *, counting: bool) -> None:
         self.counting = counting
         self.slots: dict[int, int] = {}
-        self.lazy: dict[int, Run] = {}
+        self.lazy: dict[int, Node] = {}
         self.size = FIRST_SLOT
         self.done: dict[int, Code] = {}
         self.keep: list[Variable] = []
 
-    def compile(self, node: Node) -> Code:
-        """Compile one node; a node that a macro uses twice is compiled once.
+    def compile_tree(self, root: Node) -> Code:
+        """Compile a whole tree, children first: its depth costs no Python frames.
 
         Raises:
             CelCompileError: a constant part fails.
         """
+        stack: list[tuple[Node, bool]] = [(root, False)]
+        while stack:
+            node, ready = stack.pop()
+            if id(node) in self.done:
+                continue
+            if ready:
+                self.compile(node)
+                continue
+            if (
+                isinstance(node, Comprehension)
+                and node.macro == "bind"
+                and node.variables is not None
+            ):
+                self.lazy[id(node.variables[0])] = node.init
+            stack.append((node, True))
+            stack.extend((child, False) for child in reversed(_dependencies(node)))
+        return self.done[id(root)]
+
+    def compile(self, node: Node) -> Code:
+        """Compile one node; a node that a macro uses twice is compiled once."""
         code = self.done.get(id(node))
         if code is None:
             code = _COMPILERS[node.__class__](self, node)
@@ -103,7 +123,9 @@ class Compiler:
             return self.attribute(access.slot(DEVICE))
         init = self.lazy.get(id(binding))
         at = self.slot(binding)
-        return self.attribute(access.slot(at) if init is None else access.lazy_slot(at, init))
+        if init is None:
+            return self.attribute(access.slot(at))
+        return self.attribute(access.lazy_slot(at, self.compile(init).run))
 
     def attribute(self, inner: Run, kind: int = ATTRIBUTE) -> Code:
         """A selection; where it stands for itself, reading it costs 1."""
@@ -331,7 +353,6 @@ class Compiler:
     def bind(self, node: Comprehension, accu: Variable) -> Code:
         """`cel.bind`: evaluated when first read, once."""
         at = self.slot(accu)
-        self.lazy[id(accu)] = self.compile(node.init).run
         body = self.compile(node.result).run
 
         def run(env: Env) -> Any:
@@ -339,6 +360,13 @@ class Compiler:
             return body(env)
 
         return Code(run)
+
+
+def _dependencies(node: Node) -> list[Node]:
+    """The nodes that are compiled into this one: of a macro the user's parts, not the expansion."""
+    if isinstance(node, Comprehension):
+        return [node.init, node.result] if node.macro == "bind" else [node.iter_range, *node.parts]
+    return list(node.children())
 
 
 def _is_device(node: Node) -> bool:

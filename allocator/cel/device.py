@@ -5,6 +5,7 @@ Source: k8s.io/dynamic-resource-allocation/cel/compile.go (DeviceMatches).
 
 from typing import Any, Final
 
+from allocator.cel.bounds import MAX_ELEMENTS, MAX_NAMES, MAX_TEXT
 from allocator.cel.code import Env
 from allocator.cel.values import DomainMap, QuantityValue, Semver
 from allocator.errors import CelRuntimeError
@@ -17,13 +18,15 @@ class DeviceValues:
     Attributes:
         error: why no expression can be evaluated on it, e.g. an invalid version; None for most.
         env: the start of an evaluation's environment, see `allocator.cel.code`.
+        oversized: whether it is larger than the API server admits, so that costs have to be counted.
     """
 
-    __slots__ = ("env", "error")
+    __slots__ = ("env", "error", "oversized")
 
-    def __init__(self, env: Env, error: str | None) -> None:
+    def __init__(self, env: Env, error: str | None, *, oversized: bool = False) -> None:
         self.env = env
         self.error = error
+        self.oversized = oversized
 
     @property
     def driver(self) -> str:
@@ -61,7 +64,32 @@ def prepare_device(driver: str, device: Device) -> DeviceValues:
         "attributes": attributes,
         "capacity": capacity,
     }
-    return DeviceValues([attributes, capacity, driver, multiple, whole, None], error)
+    oversized = len(driver) > MAX_TEXT or _is_oversized(attributes) or _is_oversized(capacity)
+    return DeviceValues(
+        [attributes, capacity, driver, multiple, whole, None], error, oversized=oversized
+    )
+
+
+def _is_oversized(domains: DomainMap) -> bool:
+    """Whether something is larger than the bounds on costs assume."""
+    if len(domains) > MAX_NAMES:
+        return True
+    inner: Any
+    for domain, inner in domains.items():
+        if len(domain) > MAX_TEXT or len(inner) > MAX_NAMES:
+            return True
+        if any(len(name) > MAX_TEXT or _is_large(value) for name, value in inner.items()):
+            return True
+    return False
+
+
+def _is_large(value: Any) -> bool:
+    cls = value.__class__
+    if cls is str:
+        return len(value) > MAX_TEXT
+    if cls is list:
+        return len(value) > MAX_ELEMENTS or any(_is_large(element) for element in value)
+    return False
 
 
 def _put(domains: DomainMap, domain: str, id_: str, value: object) -> None:

@@ -67,7 +67,7 @@ def _text(program: Program, node: Node) -> str:
 
 def _evaluate(node: Node, device: DeviceValues) -> tuple[object, str]:
     compiler = Compiler(counting=True)
-    run = compiler.compile(node).run
+    run = compiler.compile_tree(node).run
     env = [*device.env, *[None] * (compiler.size - FIRST_SLOT)]
     env[METER] = Meter()
     try:

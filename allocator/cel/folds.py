@@ -6,7 +6,7 @@ with one element 10; constants and the accumulator as a branch of `?:` nothing.
 Source: cel-go interpreter/interpretable.go (evalFold), parser/macro.go.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from allocator.cel.code import METER, Env, Run
@@ -15,6 +15,10 @@ from allocator.cel.values import DomainMap, type_name, unmap_key
 from allocator.errors import CelRuntimeError
 
 _ALL_CONDITION, _EXISTS_CONDITION = 2, 3
+
+
+def _no_tick() -> None:
+    """Without a meter nothing is watched: the cost is known to be small."""
 
 
 class Loop:
@@ -32,6 +36,20 @@ class Loop:
         self.second = second
         self.counting = counting
 
+    def elements(self, env: Env) -> Iterable[Any]:
+        """The elements of a list or the keys of a map, for one variable and without counting.
+
+        Raises:
+            CelRuntimeError: the value is no list or map.
+        """
+        value = self.iterated(env)
+        cls = value.__class__
+        if cls is list:
+            return value  # type: ignore[no-any-return]
+        if cls is dict or cls is DomainMap:
+            return map(unmap_key, value)
+        raise CelRuntimeError(f"got '{type_name(value)}', expected iterable type")
+
     def rounds(self, env: Env) -> Iterator[None]:
         """Set the variables for each round in turn.
 
@@ -43,7 +61,7 @@ class Loop:
         cls = value.__class__
         at = self.at
         second = self.second
-        tick = env[METER].tick
+        tick = env[METER].tick if self.counting else _no_tick
         if cls is list:
             if second is None:
                 for element in value:
@@ -88,7 +106,33 @@ def quantifier(loop: Loop, predicate: Run, *, wanted: bool) -> Run:
             raise failure
         return not wanted
 
-    return _counted_quantifier(loop, predicate, wanted=wanted) if loop.counting else run
+    if loop.counting:
+        return _counted_quantifier(loop, predicate, wanted=wanted)
+    return run if loop.second is not None else _simple_quantifier(loop, predicate, wanted=wanted)
+
+
+def _simple_quantifier(loop: Loop, predicate: Run, *, wanted: bool) -> Run:
+    """One variable, no counting."""
+    at = loop.at
+
+    def run(env: Env) -> bool:
+        failure: CelRuntimeError | None = None
+        for element in loop.elements(env):
+            env[at] = element
+            try:
+                value = predicate(env)
+            except CelRuntimeError as error:
+                failure = failure or error
+                continue
+            if value is wanted:
+                return wanted  # type: ignore[no-any-return]
+            if value is not (not wanted):
+                failure = failure or CelRuntimeError("no such overload")
+        if failure is not None:
+            raise failure
+        return not wanted
+
+    return run
 
 
 def _counted_quantifier(loop: Loop, predicate: Run, *, wanted: bool) -> Run:

@@ -3,21 +3,23 @@
 import contextlib
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from allocator.cel import types
+from allocator.cel.bounds import cost_bound
 from allocator.cel.checker import check
 from allocator.cel.code import FIRST_SLOT, METER, Run
 from allocator.cel.compiler import Compiler as TreeCompiler
 from allocator.cel.cost import LIMIT, Meter, Stopped
 from allocator.cel.device import DeviceValues, to_attribute
 from allocator.cel.parser import parse
-from allocator.cel.reads import Read, can_be_costly, reads_of
+from allocator.cel.reads import Read, reads_of
 from allocator.cel.syntax import Ast
 from allocator.cel.types import Type
 from allocator.cel.values import type_name
 from allocator.errors import CelCompileError, CelRuntimeError
 
+_TOO_DEEP_TO_RUN: Final = "expression nests too deeply to be evaluated"
 _TOO_DEEP: Final = "compilation failed: expression recursion limit exceeded: 250"
 _SCALARS: Final = frozenset(
     {types.BOOL, types.INT, types.STRING, types.ANY, types.DYN, types.SEMVER}
@@ -34,26 +36,16 @@ class Program:
             (`DeviceValues.error`) makes it fail whatever it reads.
     """
 
-    __slots__ = (
-        "_costly",
-        "_counted",
-        "_counted_size",
-        "_fast",
-        "_size",
-        "ast",
-        "expression",
-        "reads",
-    )
+    __slots__ = ("_cheap", "_counted", "_fast", "ast", "expression", "reads")
 
     def __init__(self, ast: Ast) -> None:
         self.expression = ast.source
         self.ast = ast
         self.reads: frozenset[Read] | None = reads_of(ast.root)
-        self._costly = can_be_costly(ast)
-        # Cost is counted only where the limit can be reached; counting takes three times as long.
-        self._fast, self._size = _closures(ast, counting=self._costly)
-        self._counted: Run | None = self._fast if self._costly else None
-        self._counted_size = self._size
+        # Cost is counted only where the limit can be reached: counting takes three times as long.
+        self._cheap = cost_bound(ast.root) <= LIMIT
+        self._fast = _closures(ast, counting=not self._cheap)
+        self._counted: _Closures | None = None if self._cheap else self._fast
 
     def evaluate(self, device: DeviceValues, *, deadline: Callable[[], bool] | None = None) -> bool:
         """Whether the device matches.
@@ -65,7 +57,10 @@ class Program:
         Raises:
             CelRuntimeError: it fails on this device, its result is no bool, or it costs too much.
         """
-        value = self._run(device, deadline)
+        try:
+            value = self._run(device, deadline)
+        except RecursionError:
+            raise CelRuntimeError(_TOO_DEEP_TO_RUN) from None
         if value is True or value is False:
             return value
         raise CelRuntimeError(
@@ -81,51 +76,64 @@ class Program:
         Raises:
             CelRuntimeError: it fails on this device, its result is no attribute value, or it costs too much.
         """
-        return to_attribute(self._run(device, deadline))
+        try:
+            return to_attribute(self._run(device, deadline))
+        except RecursionError:
+            raise CelRuntimeError(_TOO_DEEP_TO_RUN) from None
 
     def _run(self, device: DeviceValues, deadline: Callable[[], bool] | None) -> Any:
         if device.error is not None:
             raise CelRuntimeError(device.error)
-        if not self._costly:
-            if self._size == FIRST_SLOT:
-                return self._fast(device.env)
-            return self._fast([*device.env, *[None] * (self._size - FIRST_SLOT)])
-        return self._metered(self._fast, self._size, device, Meter(LIMIT, deadline))
+        if not self._cheap or device.oversized:
+            return _metered(self._counting(), device, Meter(LIMIT, deadline))
+        fast = self._fast
+        return fast.run([*device.env, *fast.slots] if fast.slots else device.env)
 
-    def _metered(self, run: Run, size: int, device: DeviceValues, meter: Meter) -> Any:
-        env = [*device.env, *[None] * (size - FIRST_SLOT)]
-        env[METER] = meter
-        try:
-            return run(env)
-        except Stopped as stopped:
-            raise CelRuntimeError(str(stopped)) from None
-        except RecursionError:
-            raise CelRuntimeError("expression nests too deeply to be evaluated") from None
+    def _counting(self) -> "_Closures":
+        if self._counted is None:
+            self._counted = _closures(self.ast, counting=True)
+        return self._counted
 
     def cost(self, device: DeviceValues, *, limit: int = LIMIT) -> int:
         """What one evaluation costs by upstream's rules, whether or not it fails."""
-        if self._counted is None:
-            self._counted, self._counted_size = _closures(self.ast, counting=True)
         meter = Meter(limit)
         if device.error is None:
             with contextlib.suppress(CelRuntimeError):  # a failed evaluation has a cost too
-                self._metered(self._counted, self._counted_size, device, meter)
+                _metered(self._counting(), device, meter)
         return meter.cost
 
 
-def _closures(ast: Ast, *, counting: bool) -> tuple[Run, int]:
-    compiler = TreeCompiler(counting=counting)
+class _Closures(NamedTuple):
+    """A compiled tree, and empty places for its variables."""
+
+    run: Run
+    slots: list[None]
+
+
+def _metered(closures: _Closures, device: DeviceValues, meter: Meter) -> Any:
+    env = [*device.env, *closures.slots]
+    env[METER] = meter
     try:
-        run = compiler.compile(ast.root).run
-    except RecursionError:
-        raise CelCompileError(_TOO_DEEP) from None
-    return run, compiler.size
+        return closures.run(env)
+    except Stopped as stopped:
+        raise CelRuntimeError(str(stopped)) from None
+
+
+def _closures(ast: Ast, *, counting: bool) -> _Closures:
+    compiler = TreeCompiler(counting=counting)
+    run = compiler.compile_tree(ast.root).run
+    return _Closures(run, [None] * (compiler.size - FIRST_SLOT))
 
 
 def _checked(expression: str) -> tuple[Ast, Type]:
     ast = parse(expression)
+    return ast, check(ast)
+
+
+def _guarded(make: Callable[[str], Program], expression: str) -> Program:
+    """Nested macros may need more Python frames than there are."""
     try:
-        return ast, check(ast)
+        return make(expression)
     except RecursionError:
         raise CelCompileError(_TOO_DEEP) from None
 
@@ -136,6 +144,10 @@ def compile_selector(expression: str) -> Program:
     Raises:
         CelCompileError: it does not parse, does not type-check or cannot be a bool.
     """
+    return _guarded(_selector, expression)
+
+
+def _selector(expression: str) -> Program:
     ast, type_ = _checked(expression)
     if type_ not in (types.BOOL, types.DYN):
         raise CelCompileError(f"must evaluate to bool or the unknown type, not {type_}")
@@ -148,6 +160,10 @@ def compile_derived(expression: str) -> Program:
     Raises:
         CelCompileError: it does not parse, does not type-check or has another type.
     """
+    return _guarded(_derived, expression)
+
+
+def _derived(expression: str) -> Program:
     ast, type_ = _checked(expression)
     inner = type_.params[0] if type_.kind == "list" else type_
     if inner not in _SCALARS:

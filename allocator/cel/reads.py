@@ -1,20 +1,11 @@
 """What an expression reads of a device, found from its tree."""
 
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from allocator.cel import types
 from allocator.cel.compiler import domain_path
-from allocator.cel.parser import MAX_DEPTH
-from allocator.cel.syntax import Ast, Call, Comprehension, Ident, Node, Select, Variable
+from allocator.cel.syntax import Call, Comprehension, Ident, Node, Select, Variable
 from allocator.cel.syntax import Literal as Constant
-
-_COSTLY: Final = frozenset(
-    {"lists.range", "replace", "split", "join", "sort", "distinct", "findAll", "flatten", "sets.contains",
-     "sets.equivalent", "sets.intersects", "format"}
-)  # fmt: skip
-_MAX_LENGTH: Final = (
-    10 * 1024
-)  # what the API server admits; the bounds on uncounted costs build on it
 
 
 class Read(NamedTuple):
@@ -27,23 +18,6 @@ class Read(NamedTuple):
     kind: Literal["attribute", "capacity", "driver", "allowMultipleAllocations"]
     domain: str = ""
     name: str = ""
-
-
-def can_be_costly(ast: Ast) -> bool:
-    """Whether an evaluation may reach the cost limit, so that its cost has to be counted.
-
-    Without loops and without functions whose result outgrows their input, an expression of 10 KiB cannot: its parts
-    are read once each, and the dearest of them, `contains` of two literals, costs 655,000.
-    """
-    if len(ast.source) > _MAX_LENGTH or ast.root.depth > MAX_DEPTH:
-        return True
-    stack = [ast.root]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Comprehension) or (isinstance(node, Call) and node.function in _COSTLY):
-            return True
-        stack.extend(node.children())
-    return False
 
 
 def reads_of(root: Node) -> frozenset[Read] | None:

@@ -117,14 +117,14 @@ def _sort_by(value: Any, keys: Any) -> list[Any]:
     if keys[0].__class__ in (str, int, bool, bytes):
         pairs.sort(key=lambda pair: pair[0])
     else:
-        pairs.sort(key=cmp_to_key(lambda one, other: _compare(one[0], other[0])))
+        pairs.sort(key=cmp_to_key(_compare))
     return [element for _, element in pairs]
 
 
-def _compare(left: Any, right: Any) -> int:
-    """Order for sorting: values that cannot be ordered (NaN) count as equal."""
+def _compare(left: tuple[Any, Any], right: tuple[Any, Any]) -> int:
+    """Order of pairs by their keys; keys that cannot be ordered (NaN) count as equal."""
     try:
-        return compare(left, right)
+        return compare(left[0], right[0])
     except CelRuntimeError:
         return 0
 
