@@ -1,0 +1,58 @@
+"""Metrics are rendered with what was counted, and each process has its own."""
+
+from scheduler.metrics import Metrics
+
+
+def test_what_was_counted_is_rendered():
+    metrics = Metrics()
+    metrics.attempt("scheduled")
+    metrics.refused("DevicesInUse")
+    metrics.pod_scheduled(0.2)
+    metrics.decision(0.001)
+    metrics.webhook("filter", 200, 0.003)
+    metrics.bind("bound", 0.02)
+    metrics.api_write("PUT", "unknown")
+    metrics.queue_depths({"active": 3, "unschedulable": 7})
+    metrics.relisted("Pod", "gone")
+    metrics.watch_event("Pod")
+    metrics.undecodable("ResourceSlice")
+    metrics.recount_difference(2)
+    metrics.cache_lag(0.01)
+    metrics.memo(is_hit=True)
+    metrics.memo(is_hit=False)
+    metrics.memo_mismatch()
+    metrics.foreign_allocation()
+    metrics.event_dropped("queue_full")
+    metrics.pod_shed()
+    metrics.watch_value("in_flight_claims", "Claims decided and not yet written", lambda: 5)
+    body, content_type = metrics.render()
+    lines = body.decode().splitlines()
+    assert content_type.startswith("text/plain")
+    for expected in (
+        'dra_scheduler_scheduling_attempts_total{result="scheduled"} 1.0',
+        'dra_scheduler_refusals_total{kind="DevicesInUse"} 1.0',
+        "dra_scheduler_pod_scheduling_seconds_count 1.0",
+        "dra_scheduler_decision_seconds_count 1.0",
+        'dra_scheduler_webhook_seconds_count{code="200",verb="filter"} 1.0',
+        'dra_scheduler_bind_seconds_count{outcome="bound"} 1.0',
+        'dra_scheduler_api_writes_total{outcome="unknown",verb="PUT"} 1.0',
+        'dra_scheduler_queue_pods{queue="unschedulable"} 7.0',
+        'dra_scheduler_relists_total{cause="gone",kind="Pod"} 1.0',
+        'dra_scheduler_watch_events_total{kind="Pod"} 1.0',
+        'dra_scheduler_undecodable_objects_total{kind="ResourceSlice"} 1.0',
+        "dra_scheduler_recount_differences_total 2.0",
+        "dra_scheduler_cache_lag_seconds_count 1.0",
+        'dra_scheduler_memo_lookups_total{result="miss"} 1.0',
+        "dra_scheduler_memo_mismatch_total 1.0",
+        "dra_scheduler_foreign_allocation_total 1.0",
+        'dra_scheduler_events_dropped_total{reason="queue_full"} 1.0',
+        "dra_scheduler_pods_shed_total 1.0",
+        "dra_scheduler_in_flight_claims 5.0",
+    ):
+        assert expected in lines
+
+
+def test_two_processes_worth_of_metrics_do_not_share_anything():
+    one, two = Metrics(), Metrics()
+    one.foreign_allocation()
+    assert "dra_scheduler_foreign_allocation_total 0.0" in two.render()[0].decode()
