@@ -225,20 +225,13 @@ def gather_pools(node: Node, slices: SliceIndex, rules: PoolRules) -> list[Pool]
 
 
 def _to_look_at(node: Node, slices: SliceIndex, rules: PoolRules) -> Iterable[PreparedSlice]:
+    """Slices that may count for a node, in the order that decides which count of slices is believed."""
+    own = (*slices.local(node.name), *slices.shared)
     if not rules.stable:
-        return (*slices.local(node.name), *slices.shared)
-    # The stable allocator keeps counter slices of every node, and the order in which all slices were given.
-    if not rules.partitionable:
-        return (
-            p for p in slices if not p.slice.spec.node_name or p.slice.spec.node_name == node.name
-        )
-    return (
-        p
-        for p in slices
-        if not p.slice.spec.node_name
-        or p.slice.spec.node_name == node.name
-        or p.slice.spec.shared_counters
-    )
+        return own
+    # The stable allocator keeps counter slices of every node, and within a pool the order in which slices were given.
+    pools = dict.fromkeys(prepared.pool_id for prepared in (*own, *slices.with_counters))
+    return (prepared for pool_id in pools for prepared in slices.in_pool(pool_id))
 
 
 def _is_ignored(prepared: PreparedSlice, rules: PoolRules) -> bool:

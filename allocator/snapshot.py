@@ -80,7 +80,7 @@ _NONE: Final[tuple[PreparedSlice, ...]] = ()
 class SliceIndex:
     """All slices of the cluster by name, by node and by pool. Immutable: changes make a new index (copy on write)."""
 
-    __slots__ = ("_by_name", "_by_node", "_by_pool", "_rules", "_shared")
+    __slots__ = ("_by_name", "_by_node", "_by_pool", "_counters", "_rules", "_shared")
 
     def __init__(
         self,
@@ -95,6 +95,7 @@ class SliceIndex:
         self._by_pool = by_pool
         self._shared = shared
         self._rules = rules
+        self._counters: tuple[PreparedSlice, ...] | None = None
 
     @classmethod
     def build(cls, slices: Iterable[ResourceSlice], rules: Sequence[DeviceTaintRule] = ()) -> Self:
@@ -174,6 +175,15 @@ class SliceIndex:
     def shared(self) -> Sequence[PreparedSlice]:
         """Slices without `nodeName`: for all nodes, by selector, or by device."""
         return self._shared
+
+    @property
+    def with_counters(self) -> Sequence[PreparedSlice]:
+        """Slices with shared counters; found on first use, O(slices)."""
+        if self._counters is None:
+            self._counters = tuple(
+                p for p in self._by_name.values() if p.slice.spec.shared_counters
+            )
+        return self._counters
 
     def in_pool(self, pool_id: PoolID) -> Sequence[PreparedSlice]:
         """All slices of a pool, whichever node they are for."""
