@@ -13,7 +13,9 @@ Json = dict[str, Any]
 
 
 def with_defaults(kind: str, obj: Json) -> Json:
-    """Fill in allocation mode, count and toleration operator of the requests of a claim or template.
+    """Fill in allocation mode, count and toleration operator of requests, and amounts that a slice leaves out.
+
+    Differs from what one expects: a capacity or counter without `value` is accepted and has none.
 
     `timeAdded` of taints is left alone: it would make the result depend on the clock.
     """
@@ -22,7 +24,24 @@ def with_defaults(kind: str, obj: Json) -> Json:
     if kind == "ResourceClaimTemplate":
         path = ("spec", "spec", "devices", "requests")
         return dict(_at(obj, path, _each(_default_request)))
+    if kind == "ResourceSlice":
+        return dict(_at(obj, ("spec",), _default_amounts))
     return obj
+
+
+def _default_amounts(spec: Any) -> Any:
+    def amount(value: Json) -> Json:
+        return value if value.get("value") is not None else {**value, "value": "0"}
+
+    def counters(holder: Json) -> Json:
+        return dict(_at(holder, ("counters",), _each_value(amount)))
+
+    def device(value: Json) -> Json:
+        changed = _at(value, ("capacity",), _each_value(amount))
+        return dict(_at(changed, ("consumesCounters",), _each(counters)))
+
+    changed = _at(spec, ("devices",), _each(device))
+    return _at(changed, ("sharedCounters",), _each(counters))
 
 
 def _at(value: Any, path: tuple[str, ...], change: Callable[[Any], Any]) -> Any:

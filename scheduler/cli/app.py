@@ -27,6 +27,8 @@ COMMANDS: Final = (
     "scheduler_config",
     "serve",
 )
+# An expression may nest 250 levels deep, and checking a level takes several calls.
+_RECURSION_LIMIT: Final = 4000
 _INTERRUPTED: Final = 130
 _INTERNAL_ERROR: Final = 70
 # Bad usage of every kind; typer has brought its own copy of click since 0.26.
@@ -65,6 +67,7 @@ def run(program_name: str, arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0 done, 1 found something wrong, 2 bad usage or unreadable input.
     """
+    sys.setrecursionlimit(max(_RECURSION_LIMIT, sys.getrecursionlimit()))
     command = typer.main.get_command(create_app())
     args = list(sys.argv[1:] if arguments is None else arguments)
     try:

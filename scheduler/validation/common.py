@@ -3,13 +3,10 @@
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
 from allocator.cel import Program, compile_selector
 from allocator.cel.syntax import Call, Select
 from allocator.errors import CelCompileError
 from allocator.features import Features
-from allocator.model.nodes import NodeSelectorError, NodeSelectorTerm, check_term
 from scheduler.api.numbers import encode_tree
 from scheduler.validation import formats
 from scheduler.validation.cursor import Cursor
@@ -29,12 +26,23 @@ def check_format(place: Cursor, rule: str, problem: Callable[[str], str | None])
         place.report(rule, found)
 
 
-def check_object_name(obj: Cursor) -> None:
-    """Check `metadata.name`; an object with only `generateName` gets its name later."""
+def check_metadata(obj: Cursor) -> None:
+    """Check labels and `metadata.name`; an object with only `generateName` gets its name later."""
     metadata = obj["metadata"]
+    check_labels(metadata)
     if not metadata["name"].text and metadata["generateName"].text:
         return
     check_format(metadata["name"], "object-name", formats.subdomain)
+
+
+def check_labels(metadata: Cursor) -> None:
+    """Check keys and values of labels, and keys of annotations."""
+    for key, value in metadata["labels"].entries():
+        if problem := formats.label_key(key) or formats.label_value(value.text):
+            value.report("labels", problem)
+    for key, value in metadata["annotations"].entries():
+        if problem := formats.label_key(key.lower()):
+            value.report("labels", problem)
 
 
 def check_node_selector(selector: Cursor, *, one_term: bool) -> None:
@@ -46,15 +54,45 @@ def check_node_selector(selector: Cursor, *, one_term: bool) -> None:
     elif one_term and terms.size != 1:
         terms.report(rule, f"must have exactly one term, has {terms.size}")
     for term in terms.items():
-        try:
-            check_term(msgspec.convert(term.value, NodeSelectorTerm))
-        except NodeSelectorError as error:
-            term.report(rule, str(error))
         for requirement in term["matchExpressions"].items():
             check_format(requirement["key"], rule, formats.label_key)
+            _check_operator(requirement)
         for requirement in term["matchFields"].items():
             if requirement["key"].text != "metadata.name":
                 requirement["key"].report(rule, "only metadata.name can be selected as a field")
+            if requirement["operator"].text not in ("In", "NotIn"):
+                requirement["operator"].report(rule, "must be In or NotIn for a field")
+            if requirement["values"].size != 1:
+                requirement["values"].report(rule, "must be exactly one for a field")
+            for value in requirement["values"].items():
+                check_format(value, rule, formats.subdomain)
+
+
+def _check_operator(requirement: Cursor) -> None:
+    rule = "node-selector"
+    values = requirement["values"]
+    for value in values.items():
+        check_format(value, rule, formats.label_value)
+    match requirement["operator"].text:
+        case "In" | "NotIn":
+            if not values.size:
+                values.report(rule, "is required with In and NotIn")
+        case "Exists" | "DoesNotExist":
+            if values.size:
+                values.report(rule, "must be absent with Exists and DoesNotExist")
+        case "Gt" | "Lt":
+            if values.size != 1:
+                values.report(rule, "must be exactly one with Gt and Lt")
+            for value in values.items():
+                if not formats.is_integer(value.text):
+                    value.report(
+                        "selector-number",
+                        f"{value.text[:80]!r} is no whole number: no node can be checked",
+                    )
+        case _:
+            requirement["operator"].report(
+                rule, "must be one of In, NotIn, Exists, DoesNotExist, Gt, Lt"
+            )
 
 
 def check_taint(taint: Cursor) -> None:

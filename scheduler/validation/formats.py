@@ -152,3 +152,13 @@ def extended_resource_name(text: str) -> str | None:
     if text.startswith("requests."):
         return f"{_shown(text)} must not start with 'requests.'"
     return label_key(f"requests.{text}") and f"{_shown(text)} is not a resource name"
+
+
+def is_integer(text: str) -> bool:
+    """Whether Go reads the text as a 64-bit integer in base 10."""
+    body = text[1:] if text[:1] in ("+", "-") else text
+    return (
+        body.isascii()
+        and body.isdigit()
+        and -(2**63) <= int(body[:20]) * (-1 if text[0] == "-" else 1) < 2**63
+    )

@@ -39,6 +39,7 @@ ERRORS: Final[dict[str, str]] = {
     "version": "the API version is one this scheduler knows",
     "type": "every field has the type of its schema",
     "object-name": "metadata.name is a DNS subdomain",
+    "labels": "labels and annotations have label keys, labels label values",
     "driver-name": "a driver is named by a DNS subdomain of at most 63 characters",
     "pool-name": "a pool is named by DNS subdomains separated by slashes, at most 253 characters",
     "pool-counts": "a pool has at least one slice and a generation that is not negative",
@@ -86,6 +87,7 @@ ERRORS: Final[dict[str, str]] = {
 }
 WARNINGS: Final[dict[str, str]] = {
     "disabled-field": "the field is dropped: its feature gate is off",
+    "selector-number": "Gt and Lt compare with a whole number",
     "driver-case": "drivers are named in lower case",
     "too-many-devices": "more than 32 devices can never be allocated for one claim",
     "capacity-request": "capacity requests name a capacity of some device and are not negative",

@@ -15,7 +15,7 @@ from scheduler.api.walk import FieldError, conform
 from scheduler.validation.claim_status import check_claim_status
 from scheduler.validation.claims import Namespaces, check_claim_spec
 from scheduler.validation.classes import check_class, check_taint_rule
-from scheduler.validation.common import check_object_name
+from scheduler.validation.common import check_labels, check_metadata
 from scheduler.validation.cursor import Cursor
 from scheduler.validation.pods import check_pod
 from scheduler.validation.rules import Severity, Violation, severity_of
@@ -119,7 +119,7 @@ def _dropped(before: Any, after: Any, path: str = "") -> Iterator[str]:
 
 
 def _check_kind(kind: str, obj: Cursor, features: Features, namespaces: Namespaces | None) -> None:
-    check_object_name(obj)
+    check_metadata(obj)
     match kind:
         case "ResourceSlice":
             check_slice(obj, features)
@@ -129,6 +129,7 @@ def _check_kind(kind: str, obj: Cursor, features: Features, namespaces: Namespac
             check_claim_status(obj, None, namespaces)
         case "ResourceClaimTemplate":
             namespace = obj["metadata"]["namespace"].text or "default"
+            check_labels(obj["spec"]["metadata"])
             check_claim_spec(obj["spec"]["spec"], features, namespace, namespaces)
         case "DeviceClass":
             check_class(obj, features)
