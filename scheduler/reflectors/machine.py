@@ -16,6 +16,9 @@ from scheduler.model import Watched
 PAGE_LIMIT: Final = 500
 BACKOFF_SECONDS: Final = 0.8
 BACKOFF_CAP_SECONDS: Final = 30.0
+UNREACHABLE_CAP_SECONDS: Final = (
+    15.0  # asking a server that is down costs it nothing, and it may be back (F19)
+)
 HEALTHY_SECONDS: Final = 120.0
 SHORTEST_WATCH_SECONDS: Final = 1.0
 WATCH_SECONDS: Final = (300, 600)
@@ -192,14 +195,15 @@ class Machine:
         if failure is Failure.GONE and was_first:
             self.failures += 1  # nobody's fault: list at once, but only once
             return
-        self._back_off()
+        is_down = failure is Failure.UNREACHABLE
+        self._back_off(UNREACHABLE_CAP_SECONDS if is_down else BACKOFF_CAP_SECONDS)
 
     def _note_health(self, now: float) -> None:
         if now - self._opened_at >= HEALTHY_SECONDS:
             self.failures = 0
 
-    def _back_off(self) -> None:
-        ceiling = min(BACKOFF_CAP_SECONDS, BACKOFF_SECONDS * 2.0 ** min(self.failures, 16))
+    def _back_off(self, cap: float = BACKOFF_CAP_SECONDS) -> None:
+        ceiling = min(cap, BACKOFF_SECONDS * 2.0 ** min(self.failures, 16))
         self.failures += 1
         self._pause = self.rng.uniform(0.0, ceiling)
 

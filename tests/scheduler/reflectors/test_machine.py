@@ -96,6 +96,15 @@ def test_a_watch_that_ends_as_soon_as_it_opens_backs_off_twice_as_long_each_time
     assert pauses == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, BACKOFF_CAP_SECONDS, BACKOFF_CAP_SECONDS]
 
 
+def test_a_server_that_was_down_for_long_is_noticed_soon_after_it_is_back(machine):
+    synced(machine)
+    pauses = []
+    for _ in range(10):
+        machine.failed(Failure.UNREACHABLE, 1.0)
+        pauses.append(machine.next())
+    assert pauses[-1] == Pause(15.0)
+
+
 def test_two_healthy_minutes_end_the_back_off(machine):
     synced(machine)
     for _ in range(5):
