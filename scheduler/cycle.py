@@ -250,22 +250,28 @@ def score_nodes(state: CycleState, verdicts: Mapping[str, NodeVerdict]) -> dict[
 
 def rank_nodes(state: CycleState, verdicts: Mapping[str, NodeVerdict]) -> dict[str, int]:
     """Weighted sum of all scorers for the nodes that fit; only the order means something."""
-    raw = {
-        name: raw_scores(state, state.snapshot.nodes[name], verdict)
-        for name, verdict in verdicts.items()
-        if verdict.fits
-    }
-    most = [max((scores[i] for scores in raw.values()), default=0) or 1 for i in range(3)]
-    if state.environment.mode is Mode.EXTENDER:
-        return {name: MAX_SCORE * scores.devices // most[2] for name, scores in raw.items()}
+    nodes = state.snapshot.nodes
+    raw = {n: raw_scores(state, nodes[n], each) for n, each in verdicts.items() if each.fits}
+    weighed = weigh(raw.values(), state.environment.mode)
+    return {name: weighed[scores] for name, scores in raw.items()}
+
+
+def weigh(raw: Iterable[RawScores], mode: Mode) -> dict[RawScores, int]:
+    """Weighted sums of raw scores: each is scaled so that the best node gets 100; fewer taints are better.
+
+    Source: DefaultNormalizeScore of upstream's plugins.
+    """
+    different = dict.fromkeys(raw)
+    most = [max((scores[i] for scores in different), default=0) or 1 for i in range(3)]
+    if mode is Mode.EXTENDER:
+        return {scores: MAX_SCORE * scores.devices // most[2] for scores in different}
     taints, affinity, devices, resources = _WEIGHTS
-    # Each is scaled so that the best node gets 100, as upstream's DefaultNormalizeScore; fewer taints are better.
     return {
-        name: taints * (MAX_SCORE - MAX_SCORE * scores.taints // most[0])
+        scores: taints * (MAX_SCORE - MAX_SCORE * scores.taints // most[0])
         + affinity * (MAX_SCORE * scores.affinity // most[1])
         + devices * (MAX_SCORE * scores.devices // most[2])
         + resources * scores.resources
-        for name, scores in raw.items()
+        for scores in different
     }
 
 
@@ -293,7 +299,7 @@ def device_score(state: CycleState, node: NodeInfo, verdict: NodeVerdict) -> int
     """How well the devices of one node serve the pod, before normalising; 0 for a pod that needs no new ones."""
     if not verdict.allocations:
         return 0
-    allocations = [verdict.allocations[claim.metadata.uid] for claim in state.unallocated]
+    allocations = list(verdict.allocations.values())  # in the order of the claims
     strategy = STRATEGIES[state.environment.device_strategy]
     preferred = raw_prioritized_list(state.unallocated, allocations)
     return preferred * (MAX_SCORE + 1) + strategy(

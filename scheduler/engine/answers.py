@@ -6,15 +6,17 @@ is the same object, and "did anything change?" is a handful of identity checks. 
 address is never used again for something else.
 """
 
+from collections.abc import Callable
+
 from allocator import Outcome
 from allocator.model.devices import PoolID
 from allocator.model.nodes import Node
-from allocator.snapshot import AllocatedState, PoolUsage, PreparedSlice, SliceIndex, Snapshot
+from allocator.snapshot import NOTHING_USED, AllocatedState, PoolUsage, SliceIndex, Snapshot
 from scheduler.framework.cycle_state import NodeVerdict
 from scheduler.framework.status import Status
 from scheduler.model import NodeInfo
 
-Slices = tuple[PreparedSlice, ...]
+UsageOf = Callable[[PoolID, PoolUsage], PoolUsage]
 PoolView = tuple[PoolID, object, PoolUsage]  # pool, its slices, what is in use
 
 
@@ -69,15 +71,33 @@ class Answer:
         predicate: what they said; None: all pass.
         outcome: of the search, if there was one.
         verdict: predicate and outcome together, about anonymous claims; None when it cannot be kept.
+        slices: the whole index at which `verdict` was last found to be current.
+        shared: likewise, what all nodes see.
+        usages: (pool, what is in use) that `verdict` depends on.
     """
 
-    __slots__ = ("_local", "_node", "_pools", "_shared", "info", "outcome", "predicate", "verdict")
+    __slots__ = (
+        "_local",
+        "_node",
+        "_pools",
+        "_shared",
+        "info",
+        "outcome",
+        "predicate",
+        "shared",
+        "slices",
+        "usages",
+        "verdict",
+    )
 
     def __init__(self) -> None:
         self.info: NodeInfo | None = None
         self.predicate: Status | None = None
         self.outcome: Outcome | None = None
         self.verdict: NodeVerdict | None = None
+        self.slices: SliceIndex | None = None
+        self.shared: object = None
+        self.usages: tuple[tuple[PoolID, PoolUsage], ...] = ()
         self._node: Node | None = None
         self._local: object = None
         self._shared: object = None
@@ -101,3 +121,23 @@ class Answer:
         self._shared = shared
         self._local = devices.slices.local(node.name)
         self._pools = _pool_views(self._local, devices)
+
+    def settled(
+        self, node: NodeInfo, slices: SliceIndex, shared: object, usage: UsageOf
+    ) -> NodeVerdict | None:
+        """The verdict if nothing at all has changed since it was last found right. O(pools of the node)."""
+        if self.info is not node or self.slices is not slices or self.shared is not shared:
+            return None
+        for pool, used in self.usages:
+            if usage(pool, NOTHING_USED) is not used:
+                return None
+        return self.verdict
+
+    def settle(self, verdict: NodeVerdict, devices: Snapshot, shared: object) -> NodeVerdict:
+        """Remember a verdict that is right now, so that the next look is a short one."""
+        self.verdict = verdict
+        self.slices = devices.slices
+        self.shared = shared
+        is_refused = self.predicate is not None or self.outcome is None
+        self.usages = () if is_refused else tuple((pool, use) for pool, _, use in self._pools)
+        return verdict

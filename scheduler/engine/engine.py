@@ -1,30 +1,33 @@
 """The cycle with a memory: the same answers as `scheduler.cycle`, without searching twice.
 
 An answer is used again only when everything it depends on is unchanged (`engine.answers`), so there is nothing to
-invalidate: a stale answer is never current. When there are many nodes, `find_nodes` stops as soon as it has enough that
+invalidate: a stale answer is never current. When there are many nodes, `decide` stops as soon as it has enough that
 fit, and goes on from there the next time, as kube-scheduler does.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import Final
 
-import msgspec
-
 from allocator.memo import Memo
-from allocator.model.claims import AllocationResult, ResourceClaim
 from allocator.outcome import DoesNotFit, Fatal, NodeError, Outcome, ReasonKind
 from scheduler import cycle
 from scheduler.engine.answers import Answer, SharedView, WholeView
 from scheduler.engine.questions import (
     Asked,
-    NamedVerdicts,
     Question,
     anonymous,
     classes_named,
     question_key,
 )
-from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict, ScoreMemo
+from scheduler.framework.cycle_state import (
+    CycleState,
+    FilterResult,
+    NodeVerdict,
+    RawScores,
+    ScoreMemo,
+)
 from scheduler.framework.environment import Environment
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.model import ClusterReader, ClusterSnapshot, NodeInfo, Pod
@@ -35,6 +38,14 @@ ENOUGH_NODES: Final = 100
 CHECK_EVERY: Final = 1000
 
 
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A node for a pod, with the allocations that go with it."""
+
+    node_name: str
+    verdict: NodeVerdict
+
+
 class Engine:
     """Decides for one environment. One writer; methods never await.
 
@@ -42,7 +53,7 @@ class Engine:
         environment: settings and collaborators of all its decisions.
         memo: questions with their answers.
         searches: searches that were run.
-        reused: searches that were not.
+        looked_up: answers of nodes that were asked for.
         mismatches: answers of the memory that a plain search did not confirm; anything but 0 is a defect.
     """
 
@@ -59,13 +70,13 @@ class Engine:
         Args:
             environment: of all decisions.
             max_answers: answers (one a question and node) to keep.
-            enough_nodes: nodes that fit after which `find_nodes` stops.
+            enough_nodes: nodes that fit after which `decide` stops.
             check_every: decisions of which one is run again plain; 0: none.
         """
         self.environment = environment
         self.memo: Memo[bytes, Question] = Memo(max_answers)
         self.searches = 0
-        self.reused = 0
+        self.looked_up = 0
         self.mismatches = 0
         self._enough = enough_nodes
         self._check_every = check_every
@@ -75,57 +86,68 @@ class Engine:
         self._shared_of: ClusterSnapshot | None = None
         self._names: tuple[ClusterSnapshot, list[str]] | None = None
 
+    @property
+    def reused(self) -> int:
+        """Answers that needed no search."""
+        return self.looked_up - self.searches
+
     def pre_filter(self, pod: Pod, reader: ClusterReader) -> CycleState | Status:
         """As `cycle.pre_filter`."""
         state = cycle.pre_filter(pod, reader, self.environment, prepare=lambda *_: None)
         if isinstance(state, Status):
             return state
         question = self._question(state)
-        asked = Asked(question, state.unallocated)
+        asked = Asked(question, state.unallocated, self.environment.new_share_id)
         return replace(state, prepared=question.prepared, question=asked)
 
     def filter_node(self, state: CycleState, node: NodeInfo) -> NodeVerdict:
         """As `cycle.filter_node`."""
         asked: Asked = state.question
-        question = asked.question
-        known = len(question.answers)
-        verdict = self._verdict(state, question, node, self._shared_view(state))
-        self._account(state, question, known)
-        return self._for_pod(state, verdict) if verdict.fits else asked.verdict(verdict)
+        known = len(asked.question.answers)
+        self.looked_up += 1
+        verdict = self._verdict(state, node, self._shared_view(state))
+        self._account(state, known)
+        return asked.verdict(verdict)
 
     def filter_nodes(self, state: CycleState, names: Iterable[str] | None = None) -> FilterResult:
         """As `cycle.filter_nodes`: all nodes, or those named, in order."""
-        snapshot = state.snapshot
-        names = self._all_names(snapshot) if names is None else list(names)
-        return self._look(state, names, 0, len(names))
+        names = self._all_names(state.snapshot) if names is None else list(names)
+        verdicts = self._scan(state, names, len(names) + 1)
+        return self._concluded(state, verdicts, len(names))
 
-    def find_nodes(self, state: CycleState) -> FilterResult:
-        """Look for enough nodes that fit; all nodes are looked at only if few of them do."""
-        snapshot = state.snapshot
-        nominated = snapshot.nodes.get(state.pod.status.nominated_node_name)
+    def decide(self, state: CycleState) -> Decision | FilterResult:
+        """Choose a node, or say why there is none. Looks at nodes only until enough of them fit.
+
+        The nominated node is taken if it fits. Now and then the choice is run again without memory.
+        """
+        nominated = state.snapshot.nodes.get(state.pod.status.nominated_node_name)
         if nominated is not None:
-            result = self._look(state, [nominated.name], 0, 1)
-            if result.failure is None:
-                return result
+            verdict = self.filter_node(state, nominated)
+            if verdict.fits:
+                return Decision(nominated.name, verdict)
         asked: Asked = state.question
         failure = asked.question.failure
-        if failure is not None and failure[0] is snapshot and not state.allocated:
-            return asked.failure(failure[1])
-        names = self._all_names(snapshot)
+        if failure is not None and failure[0] is state.snapshot and not state.allocated:
+            return asked.result(failure[1])
+        names = self._all_names(state.snapshot)
         start = self._start % len(names) if len(names) > self._enough else 0
-        result = self._look(state, names, start, self._enough)
-        self._start = start + len(result.verdicts)
-        return result
+        in_turn = chain(islice(names, start, None), islice(names, start))
+        verdicts = self._scan(state, in_turn, self._enough)
+        self._start = start + len(verdicts)
+        fitting = {name: each for name, each in verdicts.items() if each.status is SUCCESS}
+        if not fitting or next(reversed(verdicts.values())).ends_attempt:
+            return self._concluded(state, verdicts, len(names))
+        name = self._best(state, fitting)
+        decision = Decision(name, asked.verdict(fitting[name]))
+        if self._is_to_be_checked() and not self.confirms(state, name, decision.verdict):
+            result = asked.result(cycle.filter_nodes(state))
+            plain = cycle.select_node(state, result.fitting)
+            return result if plain is None else Decision(plain, result.fitting[plain])
+        return decision
 
-    def select_node(self, state: CycleState, result: FilterResult) -> str | None:
-        """As `cycle.select_node`; now and then the choice is run again without memory."""
-        name = cycle.select_node(state, result.fitting)
-        if name is None or not self._check_every:
-            return name
+    def _is_to_be_checked(self) -> bool:
         self._decisions += 1
-        if self._decisions % self._check_every:
-            return name
-        return name if self.confirms(state, name, result.fitting[name]) else None
+        return bool(self._check_every) and self._decisions % self._check_every == 0
 
     def confirms(self, state: CycleState, name: str, verdict: NodeVerdict) -> bool:
         """Run one node again without memory; if the answer differs, all memory is dropped."""
@@ -168,104 +190,99 @@ class Engine:
         self._shared_of = state.snapshot
         return self._shared
 
-    def _look(self, state: CycleState, names: list[str], start: int, enough: int) -> FilterResult:
-        asked: Asked = state.question
-        question = asked.question
-        nodes = state.snapshot.nodes
+    def _scan(self, state: CycleState, names: Iterable[str], enough: int) -> dict[str, NodeVerdict]:
+        """Verdicts about anonymous claims, node by node, until enough fit or an error ends the attempt.
+
+        This is the inner loop of scheduling: a node whose answer is current costs some comparisons of addresses.
+        """
+        answers = state.question.question.answers
+        nodes, devices = state.snapshot.nodes, state.snapshot.devices
+        slices, usage = devices.slices, devices.allocated.pools.get
         shared = self._shared_view(state)
-        anonymous_verdicts: dict[str, NodeVerdict] = {}
-        known = len(question.answers)
+        is_fresh = bool(state.allocated)  # allocated claims are looked at afresh on every node
+        known = len(answers)
+        verdicts: dict[str, NodeVerdict] = {}
         found = 0
-        for index in range(start, start + len(names)):
-            name = names[index % len(names)]
+        for name in names:
             node = nodes.get(name)
             if node is None:
-                anonymous_verdicts[name] = cycle.UNKNOWN_NODE
+                verdicts[name] = cycle.UNKNOWN_NODE
                 continue
-            verdict = anonymous_verdicts[name] = self._verdict(state, question, node, shared)
+            answer = answers.get(name)
+            verdict = None
+            if answer is not None and not is_fresh:
+                verdict = answer.settled(node, slices, shared, usage)
+            if verdict is None:
+                verdict = self._verdict(state, node, shared)
+            verdicts[name] = verdict
             if verdict.status is SUCCESS:
                 found += 1
                 if found >= enough:
                     break
             elif verdict.ends_attempt:
                 break
-        self._account(state, question, known)
-        result = cycle.conclude(anonymous_verdicts, total=len(names))
-        if result.failure is None:
-            fitting = {name: self._for_pod(state, each) for name, each in result.fitting.items()}
-            verdicts = NamedVerdicts(asked, result.verdicts, fitting)
-            return FilterResult(verdicts, result.total, fitting, asked.refusals(result.refusals))
-        if len(result.verdicts) == len(nodes) == len(names) and not state.allocated:
-            question.failure = (state.snapshot, result)
-        return asked.failure(result)
+        self.looked_up += len(verdicts)
+        self._account(state, known)
+        return verdicts
 
-    def _verdict(
-        self, state: CycleState, question: Question, node: NodeInfo, shared: object
-    ) -> NodeVerdict:
+    def _concluded(
+        self, state: CycleState, verdicts: dict[str, NodeVerdict], total: int
+    ) -> FilterResult:
+        """Sum up, and remember that no node could do."""
+        asked: Asked = state.question
+        result = cycle.conclude(verdicts, total)
+        if (
+            result.failure is not None
+            and not state.allocated
+            and len(verdicts) == total == len(state.snapshot.nodes)
+        ):
+            asked.question.failure = (state.snapshot, result)
+        return asked.result(result)
+
+    def _best(self, state: CycleState, fitting: dict[str, NodeVerdict]) -> str:
+        """The best of some nodes that fit, as `cycle.select_node`; equal scores are weighed once."""
+        nodes = state.snapshot.nodes
+        first: dict[RawScores, str] = {}
+        for name, verdict in fitting.items():
+            memo = verdict.score_memo
+            scores = None if memo is None else memo.scores
+            if scores is None:
+                scores = cycle.raw_scores(state, nodes[name], verdict)
+            first.setdefault(scores, name)
+        weighed = cycle.weigh(first, self.environment.mode)
+        return first[max(first, key=weighed.__getitem__)]
+
+    def _verdict(self, state: CycleState, node: NodeInfo, shared: object) -> NodeVerdict:
         """What a node says of the pod's anonymous claims (and of those of its claims that are allocated)."""
-        answer = question.answers.get(node.name)
+        asked: Asked = state.question
+        answers = asked.question.answers
+        answer = answers.get(node.name)
         if answer is None:
-            answer = question.answers[node.name] = Answer()
+            answer = answers[node.name] = Answer()
+        devices = state.snapshot.devices
         if answer.info is not node:
             answer.info = node
             answer.predicate = cycle.check_predicates(state, node)
             answer.verdict = None
         if answer.predicate is not None:
-            return NodeVerdict(answer.predicate)
-        if state.unallocated:
-            devices = state.snapshot.devices
-            if answer.is_current(node.for_allocator, devices, shared):
-                self.reused += 1
-            else:
-                self.searches += 1
-                outcome = dynamic_resources.allocate_on(state, node)
-                answer.keep(outcome, node.for_allocator, devices, shared)
-        if state.allocated:
-            # Allocated claims have a state of their own: looked at afresh each time.
-            verdict = dynamic_resources.filter_node(state, node, lambda *_: _outcome(answer))
-        elif answer.verdict is not None:
-            return answer.verdict
-        else:
-            verdict = dynamic_resources.filter_node(state, node, lambda *_: _outcome(answer))
-            verdict = answer.verdict = replace(verdict, score_memo=ScoreMemo())
+            return answer.settle(answer.verdict or NodeVerdict(answer.predicate), devices, shared)
+        if state.unallocated and not answer.is_current(node.for_allocator, devices, shared):
+            self.searches += 1
+            outcome = dynamic_resources.allocate_on(state, node)
+            answer.keep(outcome, node.for_allocator, devices, shared)
+        if not state.allocated and answer.verdict is not None:
+            return answer.settle(answer.verdict, devices, shared)
+        verdict = dynamic_resources.filter_node(state, node, lambda *_: _outcome(answer))
         if _depends_on_time(answer.outcome):
             answer.outcome = answer.verdict = None
+        elif not state.allocated:
+            verdict = answer.settle(replace(verdict, score_memo=ScoreMemo()), devices, shared)
         return verdict
 
-    def _for_pod(self, state: CycleState, verdict: NodeVerdict) -> NodeVerdict:
-        """A verdict about anonymous claims, for the claims of this pod."""
-        if not state.unallocated:
-            return verdict
-        allocations = {
-            claim.metadata.uid: self._with_share_ids(claim, allocation)
-            for claim, allocation in zip(
-                state.unallocated, verdict.allocations.values(), strict=True
-            )
-        }
-        return NodeVerdict(SUCCESS, allocations, (), False, verdict.score_memo)
-
-    def _with_share_ids(
-        self, claim: ResourceClaim, allocation: AllocationResult
-    ) -> AllocationResult:
-        """Shares of another claim need ids of their own."""
-        results = allocation.devices.results or ()
-        if all(result.share_id is None for result in results):
-            return allocation
-        new = tuple(
-            result
-            if result.share_id is None
-            else msgspec.structs.replace(
-                result,
-                share_id=self.environment.new_share_id(claim, result.request, result.device_id),
-            )
-            for result in results
-        )
-        devices = msgspec.structs.replace(allocation.devices, results=new)
-        return msgspec.structs.replace(allocation, devices=devices)
-
-    def _account(self, state: CycleState, question: Question, known: int) -> None:
+    def _account(self, state: CycleState, known: int) -> None:
         """Keep the memory in its bounds: answers of nodes that are gone, and questions nobody asks any more."""
         nodes = state.snapshot.nodes
+        question: Question = state.question.question
         answers = question.answers
         if len(answers) > 2 * len(nodes) + 64:
             for name in [name for name in answers if name not in nodes]:

@@ -4,21 +4,22 @@ Pods of one template ask the same, and the answers of nodes are kept with the qu
 placeholders for names, which cannot be in any real text, so that a refusal can be handed to each pod in its own words.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
 
 from allocator import PreparedClaims
-from allocator.model.claims import ResourceClaim
+from allocator.model.claims import AllocationResult, ResourceClaim
 from allocator.model.devices import DeviceClass
 from allocator.model.hooks import enc_hook
 from allocator.model.meta import ObjectMeta
 from allocator.outcome import Reason
+from allocator.result import NewShareID
 from scheduler.engine.answers import Answer
 from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict
-from scheduler.framework.status import Status
+from scheduler.framework.status import SUCCESS, Status
 from scheduler.model import ClusterSnapshot
 
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=enc_hook, order="deterministic")
@@ -92,11 +93,13 @@ class Asked:
     Attributes:
         question: what is asked.
         claims: the pod's own, in place of the anonymous ones.
+        new_share_id: makes ids for shares of the pod's claims.
         words: what has been put in the pod's words already.
     """
 
     question: "Question"
     claims: tuple[ResourceClaim, ...]
+    new_share_id: NewShareID
     words: Words = field(default_factory=dict)
 
     def named(self, status: Status) -> Status:
@@ -104,43 +107,60 @@ class Asked:
         return named(status, self.claims, self.words)
 
     def verdict(self, verdict: NodeVerdict) -> NodeVerdict:
-        """A verdict likewise."""
+        """A verdict likewise: refusals in the words of the pod, allocations for its claims."""
+        if verdict.status is SUCCESS:
+            return self._allocated(verdict) if self.claims else verdict
         status = self.named(verdict.status)
         return verdict if status is verdict.status else replace(verdict, status=status)
 
-    def failure(self, result: FilterResult) -> FilterResult:
-        """A failed result likewise. O(different refusals)."""
-        if result.failure is None:
-            raise AssertionError("only failures have nothing but words to change")
-        return FilterResult(
-            NamedVerdicts(self, result.verdicts, {}),
-            result.total,
-            {},
-            self.refusals(result.refusals),
-            self.named(result.failure),
-        )
+    def _allocated(self, verdict: NodeVerdict) -> NodeVerdict:
+        allocations = {
+            claim.metadata.uid: self._with_share_ids(claim, allocation)
+            for claim, allocation in zip(self.claims, verdict.allocations.values(), strict=True)
+        }
+        return replace(verdict, allocations=allocations)
 
-    def refusals(self, refusals: Iterable[tuple[Status, int]]) -> tuple[tuple[Status, int], ...]:
-        """Counted refusals likewise."""
-        return tuple((self.named(status), count) for status, count in refusals)
+    def _with_share_ids(
+        self, claim: ResourceClaim, allocation: AllocationResult
+    ) -> AllocationResult:
+        """Shares of another claim need ids of their own."""
+        results = allocation.devices.results or ()
+        if all(result.share_id is None for result in results):
+            return allocation
+        new = tuple(
+            result
+            if result.share_id is None
+            else msgspec.structs.replace(
+                result, share_id=self.new_share_id(claim, result.request, result.device_id)
+            )
+            for result in results
+        )
+        devices = msgspec.structs.replace(allocation.devices, results=new)
+        return msgspec.structs.replace(allocation, devices=devices)
+
+    def result(self, result: FilterResult) -> FilterResult:
+        """A result likewise; verdicts only when they are looked at. O(different refusals)."""
+        return FilterResult(
+            NamedVerdicts(self, result.verdicts),
+            result.total,
+            NamedVerdicts(self, result.fitting),
+            tuple((self.named(status), count) for status, count in result.refusals),
+            None if result.failure is None else self.named(result.failure),
+        )
 
 
 class NamedVerdicts(Mapping[str, NodeVerdict]):
-    """Verdicts of which the refusals are put in the words of one pod's claims only when they are looked at."""
+    """Verdicts about anonymous claims, made verdicts about one pod's claims when they are looked at."""
 
-    def __init__(
-        self,
-        asked: Asked,
-        verdicts: Mapping[str, NodeVerdict],
-        fitting: Mapping[str, NodeVerdict],
-    ) -> None:
+    def __init__(self, asked: Asked, verdicts: Mapping[str, NodeVerdict]) -> None:
         self._asked = asked
         self._verdicts = verdicts
-        self._fitting = fitting
 
     def __getitem__(self, name: str) -> NodeVerdict:
-        fitting = self._fitting.get(name)
-        return self._asked.verdict(self._verdicts[name]) if fitting is None else fitting
+        return self._asked.verdict(self._verdicts[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._verdicts
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._verdicts)

@@ -317,21 +317,16 @@ class StandaloneLoop:
             rejected_by = {state.plugin} if state.plugin else set()
             self._refused(pod, state, rejected_by, cycle.pod_failure_message(state, total))
             return
-        result = self._engine.find_nodes(state)
-        node_name = self._engine.select_node(state, result)
-        if node_name is None and result.failure is None:
-            # The memory has been found wrong and dropped: ask again.
-            result = self._engine.find_nodes(state)
-            node_name = cycle.select_node(state, result.fitting)
-        if node_name is None:
-            self._none_fits(state, result)
+        decision = self._engine.decide(state)
+        if isinstance(decision, FilterResult):
+            self._none_fits(state, decision)
             return
         chain = self._binder.start(
             state.pod,
-            node_name,
+            decision.node_name,
             state.claims,
-            result.fitting[node_name].allocations,
-            recheck_node(state, node_name, self._cache),
+            decision.verdict.allocations,
+            recheck_node(state, decision.node_name, self._cache),
         )
         self._spawn(self._finish(state, chain, self._clock.monotonic()))
 
