@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from allocator.cel.code import METER, Env, Run
 from allocator.cel.library.collections import insert
-from allocator.cel.values import DomainMap, type_name, unmap_key
+from allocator.cel.values import DomainMap, go_name, unmap_key
 from allocator.errors import CelRuntimeError
 
 _ALL_CONDITION, _EXISTS_CONDITION = 2, 3
@@ -48,7 +48,7 @@ class Loop:
             return value  # type: ignore[no-any-return]
         if cls is dict or cls is DomainMap:
             return map(unmap_key, value)
-        raise CelRuntimeError(f"got '{type_name(value)}', expected iterable type")
+        raise CelRuntimeError(f"got '{go_name(value)}', expected iterable type")
 
     def rounds(self, env: Env) -> Iterator[None]:
         """Set the variables for each round in turn.
@@ -82,9 +82,9 @@ class Loop:
                 tick()
                 yield
         elif second is None:
-            raise CelRuntimeError(f"got '{type_name(value)}', expected iterable type")
+            raise CelRuntimeError(f"got '{go_name(value)}', expected iterable type")
         else:
-            raise CelRuntimeError(f"unsupported comprehension range type: {type_name(value)}")
+            raise CelRuntimeError(f"unsupported comprehension range type: {go_name(value)}")
 
 
 def quantifier(loop: Loop, predicate: Run, *, wanted: bool) -> Run:

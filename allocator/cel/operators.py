@@ -22,6 +22,7 @@ from allocator.cel.values import (
     TypeValue,
     UInt,
     find,
+    go_name,
     map_key,
     no_such_overload,
     type_name,
@@ -382,7 +383,7 @@ def lookup(container: Any, key: Any) -> tuple[object, bool]:
         CelRuntimeError: the key cannot be one.
     """
     if key.__class__ not in KEYS:
-        raise CelRuntimeError(f"invalid qualifier type: {type_name(key)}")
+        raise CelRuntimeError(f"invalid qualifier type: {go_name(key)}")
     cls = container.__class__
     if cls is dict:
         return find(container, key)

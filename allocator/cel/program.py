@@ -63,9 +63,9 @@ class Program:
             raise CelRuntimeError(_TOO_DEEP_TO_RUN) from None
         if value is True or value is False:
             return value
+        name = type_name(value)
         raise CelRuntimeError(
-            f"CEL result of type {type_name(value)} could not be converted to bool: "
-            f"type conversion error from '{type_name(value)}' to 'bool'"
+            f"CEL result of type {name} could not be converted to bool: unsupported type conversion from '{name}' to bool"
         )
 
     def evaluate_value(

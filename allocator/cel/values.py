@@ -311,6 +311,29 @@ def type_name(value: object) -> str:
     )
 
 
+_GO_NAMES: Final = {
+    "bool": "types.Bool",
+    "int": "types.Int",
+    "uint": "types.Uint",
+    "double": "types.Double",
+    "string": "types.String",
+    "bytes": "types.Bytes",
+    "null_type": "types.Null",
+    "google.protobuf.Duration": "types.Duration",
+    "google.protobuf.Timestamp": "types.Timestamp",
+    "optional_type": "*types.Optional",
+    "type": "*types.Type",
+    "kubernetes.Quantity": "cel.Quantity",
+    "kubernetes.Semver": "cel.Semver",
+}
+
+
+def go_name(value: object) -> str:
+    """The name of a value's type in upstream's own code, which shows in some messages."""
+    name = type_name(value)
+    return _GO_NAMES.get(name, name)
+
+
 def no_such_overload(function: str, *args: object) -> CelRuntimeError:
     """The error for arguments that a function does not take."""
     return CelRuntimeError(f"no such overload: {function}({', '.join(map(type_name, args))})")

@@ -23,7 +23,7 @@ from allocator.errors import CelRuntimeError
 DEFAULT_PRECISION: Final = 6
 _MAX_PRECISION: Final = 1100  # no double has more digits; upstream pads, at any length it can hold
 _DIGITS: Final = "⁰¹²³⁴⁵⁶⁷⁸⁹"
-_TIMES: Final = "\u202f\u00d7\u202f10"
+_TIMES: Final = "\u00d710"
 _CLAUSE: Final = re.compile(r"%(%|(?:\.([0-9]*))?(.?))", re.DOTALL)
 _NUMBER_TEXTS: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 
@@ -231,19 +231,22 @@ def _check_precision(precision: int) -> None:
 def _fixed(value: Any, precision: int) -> str:
     number = _double(value, "fixed-point")
     _check_precision(precision)
-    return _special(number) or _padded(f"{number:,.{min(precision, _MAX_PRECISION)}f}", precision)
+    return _special(number) or _padded(
+        f"{number or 0.0:,.{min(precision, _MAX_PRECISION)}f}", precision
+    )
 
 
 def _scientific(value: Any, precision: int) -> str:
     number = _double(value, "scientific")
     _check_precision(precision)
+    # What is written as the precision is upstream's width; six digits follow the point in any case.
     special = _special(number)
     if special is not None:
-        return special
-    mantissa, _, exponent = f"{number:.{min(precision, _MAX_PRECISION)}e}".partition("e")
+        return special.rjust(precision)
+    mantissa, _, exponent = f"{number or 0.0:.{DEFAULT_PRECISION}e}".partition("e")
     sign = "⁻" if exponent[0] == "-" else ""
     raised = "".join(_DIGITS[int(digit)] for digit in exponent[1:])
-    return f"{_padded(mantissa, precision)}{_TIMES}{sign}{raised}"
+    return f"{mantissa}{_TIMES}{sign}{raised}".rjust(precision)
 
 
 def _integer(value: Any) -> int | None:

@@ -100,22 +100,22 @@ def plain_float(value: float) -> str:
 
 
 def go_float(value: float) -> str:
-    """Go's %g: the shortest decimal, with an exponent below 1e-4 and from 1e21 on."""
+    """Go's %g: the shortest decimal, with an exponent below 1e-4 and from 1e6 on."""
     if value != value:  # NaN
         return "NaN"
     if value in (float("inf"), float("-inf")):
         return "+Inf" if value > 0 else "-Inf"
     if value == 0:
         return "-0" if str(value).startswith("-") else "0"
-    size = abs(value)
-    if 1e-4 <= size < 1e21:
-        return plain_float(value)
-    text = repr(value)
-    if "e" not in text:
-        text = f"{value:e}"
-    mantissa, _, exponent = text.partition("e")
-    number = int(exponent)
-    return f"{mantissa.removesuffix('.0')}e{'-' if number < 0 else '+'}{abs(number):02d}"
+    plain = plain_float(value)
+    if 1e-4 <= abs(value) < 1e6:
+        return plain
+    sign = "-" if value < 0 else ""
+    whole, _, fraction = plain.lstrip("-").partition(".")
+    digits = (whole + fraction).lstrip("0").rstrip("0")
+    exponent = len(whole) - 1 if whole != "0" else len(fraction.lstrip("0")) - len(fraction) - 1
+    mantissa = f"{digits[0]}.{digits[1:]}".rstrip(".")
+    return f"{sign}{mantissa}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
 
 
 def parse_timestamp(text: str) -> Timestamp:
