@@ -131,7 +131,7 @@ async def test_case_70_an_extender_that_is_not_leader_answers_an_error(
     ]
     await hold_lease(cluster, name, "somebody-else")
 
-    await mode.restart(proxied=False)
+    await mode.restart(proxied=False, leading=False)
     await cluster.pod("a", claims={"gpu": "mine"})
     await cluster.refused("a", "SchedulerError")
     await cluster.stays_pending("a", seconds=1)

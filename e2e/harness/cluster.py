@@ -257,7 +257,11 @@ class Cluster:
             matches = message is not None and (not texts or any(t in message for t in texts))
             return message if matches else None
 
-        return await eventually(f"pod {name} refused with {texts}", probe) or ""
+        try:
+            return await eventually(f"pod {name} refused with {texts}", probe) or ""
+        except AssertionError as error:
+            seen = f"{await self.condition(name)}; events {await self.events(name)}"
+            raise AssertionError(f"{error}\n{name}: {seen}") from None
 
     async def condition(self, name: str) -> str | None:
         """Returns `reason: message` of PodScheduled=False, or None."""

@@ -117,13 +117,24 @@ class Mode:
         if not self._proxied or not self.service.process.running:
             await self.restart(proxied=True)
 
-    async def restart(self, *, proxied: bool, wait: bool = True) -> None:
-        """Ends the service if it runs, and starts it again on the same port."""
+    async def restart(self, *, proxied: bool, leading: bool = True) -> None:
+        """Ends the service if it runs, starts it again on the same port, and waits for it.
+
+        Args:
+          proxied: Whether it talks to the API server through the fault proxy.
+          leading: Whether to wait until it leads, beyond being ready.
+        """
         if self._service is not None:
             await self._service.stop()
         self._service = await self.new_service(proxied=proxied)
         self._proxied = proxied
-        await self._service.start(wait=wait)
+        await self._service.start()
+        # What follows a neighbour's lease leads when the neighbour runs.
+        if leading and not (self.name == "safe" and self._scheduler is None):
+            await self.wait_leading()
+
+    async def wait_leading(self) -> None:
+        await self.service.process.wait_ready(self.service.active)
 
     async def new_service(self, *, proxied: bool = False) -> Service:
         """Describes a service of this mode, on this mode's port."""
@@ -152,6 +163,7 @@ class Mode:
         self._scheduler = await plane.start_scheduler(
             f"kube-scheduler-{self.name}", config, plane.service_identity, flags=flags
         )
+        await self.wait_leading()
 
     async def _is_deployed(self) -> bool:
         """Says whether a foreign cluster runs our Deployment: then that is what is tested."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import ssl
 import subprocess
 import sys
@@ -112,6 +113,18 @@ class Service:
     async def ready(self) -> bool:
         return await self._status("/readyz") == 200
 
+    async def active(self) -> bool:
+        """Says whether it leads, and has done what a takeover needs."""
+        try:
+            async with (
+                aiohttp.ClientSession(trust_env=False) as session,
+                session.get(f"http://127.0.0.1:{self._health}/debug/state") as response,
+            ):
+                state = await response.json()
+                return bool(state["active"])
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+
     async def live(self) -> bool:
         return await self._status("/livez") == 200
 
@@ -149,7 +162,9 @@ class Service:
         headers = {"Content-Type": content_type}
         async with (
             aiohttp.ClientSession(trust_env=False) as session,
-            session.post(f"{self.url}/{verb}", data=body, headers=headers, ssl=context) as response,
+            session.post(
+                f"{self.url}/{verb}", data=io.BytesIO(body), headers=headers, ssl=context
+            ) as response,
         ):
             return response.status
 

@@ -44,7 +44,10 @@ def configure_logging(format_: str, verbosity: int) -> None:
     render: Any = (
         structlog.processors.JSONRenderer()
         if format_ == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        # A plain traceback: the default shows the values of locals, bodies and headers among them.
+        else structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(

@@ -188,7 +188,7 @@ class Process:
             "leader": core.leadership.is_leader(),
             "active": self._active,
             "epoch": core.leadership.epoch,
-            "digest": core.cache.digest(),
+            "digest": {kind.name: digest for kind, digest in core.cache.digest().items()},
             "openBinds": core.binder.open_chains,
             "inFlightClaims": core.cache.in_flight_claims,
             "assumedClaims": core.cache.assumed_claims,
