@@ -86,5 +86,5 @@ class Cursor:
             for field in key:
                 place = place[field]
             if place.value in seen:
-                place.report(rule, f"{place.value!r} is there twice")
+                item.report(rule, f"{place.value!r} is there twice")
             seen.add(place.value)

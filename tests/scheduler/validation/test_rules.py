@@ -255,7 +255,7 @@ ROWS = [
         rule="devices",
         base=SLICE,
         bad={"spec.devices[1]": {"name": "gpu-0"}},
-        path="spec.devices[1].name",
+        path="spec.devices[1]",
         good={"spec.devices[1]": {"name": "gpu-1"}},
     ),
     Row(
@@ -519,7 +519,7 @@ ROWS = [
         rule="consumes-counters",
         base=SLICE,
         bad={f"{D}.consumesCounters": [consumed(), consumed()]},
-        path=f"{D}.consumesCounters[1].counterSet",
+        path=f"{D}.consumesCounters[1]",
     ),
     Row(
         rule="consumes-counters",
@@ -766,7 +766,7 @@ ROWS = [
         rule="requests",
         base=CLAIM,
         bad={f"{R}[1].name": "gpu", "spec.devices.constraints": []},
-        path=f"{R}[1].name",
+        path=f"{R}[1]",
     ),
     Row(rule="requests", base=CLAIM, bad={f"{R}[0].exactly": GONE}, path=f"{R}[0]"),
     Row(
@@ -825,7 +825,7 @@ ROWS = [
         rule="first-available",
         base=CLAIM,
         bad={f"{R}[1].firstAvailable[1].name": "fast"},
-        path=f"{R}[1].firstAvailable[1].name",
+        path=f"{R}[1].firstAvailable[1]",
     ),
     Row(
         rule="first-available",
@@ -1099,7 +1099,7 @@ ROWS = [
         rule="reserved-for",
         base=ALLOCATED,
         bad={"status.reservedFor[1]": {"resource": "pods", "name": "q", "uid": "u"}},
-        path="status.reservedFor[1].uid",
+        path="status.reservedFor[1]",
     ),
     Row(
         rule="reserved-for",
@@ -1129,7 +1129,7 @@ ROWS = [
         rule="pod-claims",
         base=POD,
         bad={"spec.resourceClaims[1]": {"name": "gpu", "resourceClaimName": "d"}},
-        path="spec.resourceClaims[1].name",
+        path="spec.resourceClaims[1]",
     ),
     Row(
         rule="pod-claims",
