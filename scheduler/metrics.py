@@ -1,7 +1,7 @@
 """What is counted and timed, for Prometheus. The only module that knows the library.
 
 Labels are closed sets: verbs, kinds, outcomes. Never names of pods, claims or nodes.
-Source: reliability R13; `architecture.md` 5, 5.1.
+Source: reliability R13, 2.2; `architecture.md` 5.
 """
 
 from collections.abc import Callable, Mapping
@@ -55,10 +55,6 @@ class Metrics:
         self._lag = self._histogram(
             "cache_lag_seconds", "From a write's answer until the watch shows it", _FAST
         )
-        self._memo = self._counter("memo_lookups", "Remembered answers, hit or miss", "result")
-        self._memo_mismatch = self._counter(
-            "memo_mismatch", "Remembered answers that a plain search contradicted: a bug"
-        )
         self._foreign = self._counter(
             "foreign_allocation", "Devices found in a second claim: another allocator is at work"
         )
@@ -92,7 +88,7 @@ class Metrics:
         self._bind_seconds.labels(outcome).observe(seconds)
 
     def api_write(self, verb: str, outcome: str) -> None:
-        """Count a write: `committed`, `rejected` or `unknown`."""
+        """Count a write: `committed`, `conflict`, `rejected` or `unknown`."""
         self._writes.labels(verb, outcome).inc()
 
     def queue_depths(self, depths: Mapping[str, int]) -> None:
@@ -119,14 +115,6 @@ class Metrics:
     def cache_lag(self, seconds: float) -> None:
         """Time from a write's answer until the watch showed it."""
         self._lag.observe(seconds)
-
-    def memo(self, *, is_hit: bool) -> None:
-        """Count a lookup of a remembered answer."""
-        self._memo.labels("hit" if is_hit else "miss").inc()
-
-    def memo_mismatch(self) -> None:
-        """Count a remembered answer that was wrong."""
-        self._memo_mismatch.inc()
 
     def foreign_allocation(self) -> None:
         """Count a device that another writer gave away as well."""

@@ -2,9 +2,11 @@
 
 import asyncio
 import heapq
+from collections.abc import Callable
 from typing import Final
 
 from scheduler.cache.cluster import ClusterCache
+from scheduler.clock import Clock
 from scheduler.model import Kind
 
 _KIND: Final = Kind.RESOURCE_CLAIM
@@ -17,14 +19,35 @@ class ClaimBarrier:
     it, ours and others', has been seen.
     """
 
-    def __init__(self, cache: ClusterCache) -> None:
+    def __init__(
+        self,
+        cache: ClusterCache,
+        clock: Clock | None = None,
+        observe: Callable[[float], None] | None = None,
+    ) -> None:
+        """Listen to the cache.
+
+        Args:
+            cache: filled by the reflectors.
+            clock: times the waiting; None: it is not timed.
+            observe: hears how many seconds the watch was behind each write that was waited for.
+        """
         self._cache = cache
+        self._clock = clock
+        self._observe = observe
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._sequence = 0
         cache.subscribe_progress(self._progressed)
 
     async def reached(self, resource_version: int, timeout_seconds: float) -> bool:
         """Wait until the cache has seen all claim writes up to a version; False when it takes too long."""
+        began = 0.0 if self._clock is None else self._clock.monotonic()
+        is_reached = await self._wait(resource_version, timeout_seconds)
+        if self._clock is not None and self._observe is not None:
+            self._observe(self._clock.monotonic() - began)
+        return is_reached
+
+    async def _wait(self, resource_version: int, timeout_seconds: float) -> bool:
         if self._cache.resource_version(_KIND) >= resource_version:
             return True
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -21,8 +21,8 @@ from scheduler.client import (
     UnavailableError,
 )
 from scheduler.clock import Clock
-from scheduler.model import Kind
-from scheduler.reflectors.machine import Failure, ListPage, Machine, OpenWatch, Pause
+from scheduler.model import Kind, Watched
+from scheduler.reflectors.machine import PAGE_LIMIT, Failure, ListPage, Machine, OpenWatch, Pause
 from scheduler.reflectors.sources import OPTIONAL, PATHS
 
 _log = logging.getLogger(__name__)
@@ -135,6 +135,28 @@ class Reflector:
                     await self._list(action)
                 case OpenWatch():
                     await self._watch(action)
+
+    async def relist(self) -> None:
+        """List afresh, beside the watch (H6): afterwards the cache is no older than the call.
+
+        Raises:
+            ApiError, UnavailableError, DecodeError: the list failed; the cache is as it was.
+        """
+        items: list[Watched] = []
+        page = ListPage("", "", PAGE_LIMIT)
+        while True:
+            found = decode_list(
+                self.kind, await self._client.get(self._paths[self._served], page.query())
+            )
+            items.extend(found.items)
+            if not found.continue_token:
+                break
+            page = ListPage("", found.continue_token, PAGE_LIMIT)
+        version = int(found.resource_version)
+        # Else the watch has overtaken the list and knows all that is in it.
+        if version > self._cache.resource_version(self.kind):
+            self._cache.replace(self.kind, items, version)
+            self._metrics.relisted(self.kind, "asked")
 
     async def _list(self, action: ListPage) -> None:
         try:

@@ -60,6 +60,14 @@ class Reflectors:
             group.create_task(self._tell_when_synced(), name="first sync")
             group.create_task(self._recount_forever(), name="recount")
 
+    async def relist(self, kind: Kind) -> None:
+        """List a kind afresh, beside its watch: afterwards the cache is no older than the call (H6).
+
+        Raises:
+            ApiError, UnavailableError, DecodeError: the list failed; the cache is as it was.
+        """
+        await self._reflectors[kind].relist()
+
     def last_heard(self, kind: Kind) -> float:
         """When the server last said anything of a kind (event, bookmark, list), on the monotonic clock."""
         return self._reflectors[kind].last_heard

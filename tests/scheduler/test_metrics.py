@@ -18,9 +18,6 @@ def test_what_was_counted_is_rendered():
     metrics.undecodable("ResourceSlice")
     metrics.recount_difference(2)
     metrics.cache_lag(0.01)
-    metrics.memo(is_hit=True)
-    metrics.memo(is_hit=False)
-    metrics.memo_mismatch()
     metrics.foreign_allocation()
     metrics.event_dropped("queue_full")
     metrics.pod_shed()
@@ -42,8 +39,6 @@ def test_what_was_counted_is_rendered():
         'dra_scheduler_undecodable_objects_total{kind="ResourceSlice"} 1.0',
         "dra_scheduler_recount_differences_total 2.0",
         "dra_scheduler_cache_lag_seconds_count 1.0",
-        'dra_scheduler_memo_lookups_total{result="miss"} 1.0',
-        "dra_scheduler_memo_mismatch_total 1.0",
         "dra_scheduler_foreign_allocation_total 1.0",
         'dra_scheduler_events_dropped_total{reason="queue_full"} 1.0',
         "dra_scheduler_pods_shed_total 1.0",

@@ -405,3 +405,46 @@ async def test_the_barrier_lets_go_when_the_watch_has_come_past_the_write():
         assert await early
         assert await late
         assert not await barrier.reached(99, 0.01)
+
+
+async def test_a_list_asked_for_brings_the_cache_up_to_date_beside_a_lagging_watch():
+    async with running(
+        listed(10, claim("a", 3)),
+        listed(50, claim("b", 40), token="t"),
+        listed(50, claim("c", 41)),
+    ) as scene:
+        await scene.reflectors.relist(Kind.RESOURCE_CLAIM)
+        assert scene.names == ["b", "c"]
+        await scene.send(line("ADDED", claim("b", 40)), line("ADDED", claim("d", 51)))
+        assert scene.names == ["b", "c", "d"]
+
+
+async def test_a_list_asked_for_that_the_watch_has_overtaken_changes_nothing():
+    async with running(listed(10, claim("a", 3))) as scene:
+
+        async def overtaken(_call):
+            await scene.send(line("ADDED", claim("b", 60)))
+            return listed(50)
+
+        scene.client.script("GET", CLAIMS, overtaken)
+        await scene.reflectors.relist(Kind.RESOURCE_CLAIM)
+        assert scene.names == ["a", "b"]
+
+
+async def test_a_list_asked_for_that_fails_leaves_the_cache_as_it_was():
+    async with running(listed(10, claim("a", 3)), UnavailableError("down")) as scene:
+        with pytest.raises(UnavailableError):
+            await scene.reflectors.relist(Kind.RESOURCE_CLAIM)
+        assert scene.names == ["a"]
+
+
+async def test_the_barrier_tells_how_far_the_watch_was_behind():
+    async with running(listed(10)) as scene:
+        lags: list[float] = []
+        barrier = ClaimBarrier(scene.cache, scene.clock, lags.append)
+        waiting = asyncio.create_task(barrier.reached(12, 5.0))
+        await settle()
+        scene.clock.skip(0.25)
+        await scene.send(bookmark(12))
+        assert await waiting
+        assert lags == [0.25]
