@@ -423,6 +423,8 @@ class _Check:
             return
         requested = (spec.capacity.requests if spec.capacity else None) or {}
         for pool in sorted(self.snapshot.slices.pools):
+            if _is_obsolete(pool, self.node, self.snapshot, self.features):
+                continue
             for one in _current(pool, self.node, self.snapshot, self.features):
                 for device in one.spec.devices or ():
                     placed = _Placed(
@@ -877,16 +879,23 @@ def _whole(pool: PoolID, node: Node, snapshot: Snapshot, features: Features) -> 
     ]
 
 
+def _is_obsolete(pool: PoolID, node: Node, snapshot: Snapshot, features: Features) -> bool:
+    """Say whether a newer generation, seen by other nodes only, hides what this node has of a pool."""
+    here = _here(pool, node, snapshot, features)
+    if not here or len(here) == here[0].spec.pool.resource_slice_count:
+        return False
+    generation = here[0].spec.pool.generation
+    return any(one.spec.pool.generation > generation for one in _in_pool(pool, snapshot))
+
+
 def _pool_problem(pool: PoolID, node: Node, snapshot: Snapshot, features: Features) -> str:
     """Say why the devices of a pool that has slices for the node may not be used."""
-    here = _here(pool, node, snapshot, features)
-    want, generation = here[0].spec.pool.resource_slice_count, here[0].spec.pool.generation
+    want = _here(pool, node, snapshot, features)[0].spec.pool.resource_slice_count
+    if _is_obsolete(pool, node, snapshot, features):
+        return "a newer generation is there"
     whole = _whole(pool, node, snapshot, features)
-    if len(here) != want:
-        if any(one.spec.pool.generation > generation for one in _in_pool(pool, snapshot)):
-            return "a newer generation is there"
-        if len(whole) != want:
-            return "it is incomplete"
+    if len(whole) != want:
+        return "it is incomplete"
     names = [
         device.name
         for one in _current(pool, node, snapshot, features)

@@ -1,6 +1,7 @@
 """Hypothesis strategies for small clusters: few names and values, so that ties and conflicts are common."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -78,13 +79,13 @@ def pools(draw: st.DrawFn, name: str, most_devices: int) -> list[ResourceSlice]:
     cards = [draw(devices(f"{name}-{index}", partitioned=partitioned)) for index in range(number)]
     cut = draw(st.integers(0, number))
     groups = [group for group in (cards[:cut], cards[cut:]) if group]
-    where = draw(
+    where: dict[str, Any] = draw(
         st.sampled_from(
             [{}, {"all_nodes": True}, {"selector": node_selector(labels={"zone": "a"})}]
         )
     )
     driver = draw(st.sampled_from([GPU_DRIVER, GPU_DRIVER, NIC_DRIVER]))
-    common = {"pool": name, "driver": driver, "count": len(groups) + partitioned}
+    common: dict[str, Any] = {"pool": name, "driver": driver, "count": len(groups) + partitioned}
     slices = [
         resource_slice(f"{name}-s{index}", *group, **common, **where)
         for index, group in enumerate(groups)

@@ -1,5 +1,7 @@
 """What real clusters look like: the inputs that must give the right answer, end to end through the allocator."""
 
+from typing import Any
+
 import pytest
 
 from allocator import Allocated, DoesNotFit, ReasonKind, allocate_prepared, prepare_claims
@@ -199,7 +201,7 @@ def test_a_card_of_80_units_is_shared_by_eight_claims_of_ten() -> None:
             capacity={"memory": capacity(80, valid_range(10, 80, 10, default=10))},
         ),
     )
-    holders = []
+    holders: list[Any] = []
     for index in range(8):
         world = snapshot(card, classes=CLASSES, claims=holders)
         (share,) = results(ask(world, claim(f"c{index}", request(capacity={"memory": 7}))))
@@ -230,7 +232,7 @@ def test_an_incomplete_pool_is_told_of() -> None:
 
 def test_eight_hundred_devices_are_used_exactly_once() -> None:
     world = snapshot(*CLUSTER[:10], classes=CLASSES)
-    holders = []
+    holders: list[Any] = []
     for _ in range(8):
         for index in range(10):
             outcome = ask(
