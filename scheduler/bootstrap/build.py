@@ -19,6 +19,7 @@ from scheduler.binder import Binder, ClaimWriter, PodWriter
 from scheduler.cache.allocated import Conflict
 from scheduler.cache.cluster import ClusterCache
 from scheduler.client import ApiClient
+from scheduler.client.counted import CountedClient
 from scheduler.clock import Clock
 from scheduler.config import Settings
 from scheduler.engine.engine import Engine
@@ -132,6 +133,7 @@ def build_core(
 ) -> Core:
     """Make everything that does not depend on who asks: webhooks or our own loop."""
     metrics = Metrics()
+    client = CountedClient(client, metrics.api_write)
     cache = ClusterCache(consumable_capacity=features.consumable_capacity)
     kinds = [
         kind
@@ -172,7 +174,7 @@ def build_core(
         claims=ClaimWriter(client, cache, clock, rng, may_write, lambda: leadership.epoch),
         pods=PodWriter(client, clock, rng, may_write),
         cache=cache,
-        barrier=ClaimBarrier(cache),
+        barrier=ClaimBarrier(cache, clock, metrics.cache_lag),
         clock=clock,
         settings=settings.binding,
         on_conflict=on_conflict,

@@ -38,7 +38,7 @@ from scheduler.extender.service import ExtenderService
 from scheduler.extender.wakeup import WakeUp
 from scheduler.framework.environment import Mode
 from scheduler.leader import LeadershipLostError
-from scheduler.model import ClaimRecord
+from scheduler.model import ClaimRecord, Kind
 from scheduler.web.health import create_health_app
 from scheduler.web.server import Server, is_loopback, make_server, reload_certificates
 
@@ -316,6 +316,10 @@ class Process:
         """The leader before us may still have writes under way: wait, then make them fail."""
         core = self.core
         await core.clock.sleep(QUARANTINE_SECONDS)
+        try:
+            await core.reflectors.relist(Kind.RESOURCE_CLAIM)
+        except (ApiError, UnavailableError, ValueError) as error:
+            _log.warning("claims could not be listed afresh, going on with the watch: %s", error)
         wanted: dict[str, ClaimRecord] = {}
         for pod in core.cache.pending_pods():
             for claim in core.cache.claims_of_pod(pod):
