@@ -453,7 +453,7 @@ class Selectors:
                 if not program.evaluate(values):
                     return False
             except CelError as error:
-                return _Failure(number, error)
+                return _Failure(number, _bare(error))
         return True
 
     def _program(self, expression: str | None) -> Program:
@@ -463,7 +463,9 @@ class Selectors:
             found = _compile(expression, self._compiler.selector)
             self._compiled[expression] = found
         if isinstance(found, CelCompileError):
-            raise found
+            raise CelCompileError(
+                found.message
+            )  # a fresh one: a raised exception collects tracebacks
         return found
 
     def attribute(
@@ -502,7 +504,12 @@ class Selectors:
             values = candidate.facts.values(candidate.index, hide_sharing=self._hide_sharing)
             return found.evaluate_value(values)
         except CelError as error:
-            return error
+            return _bare(error)
+
+
+def _bare(error: CelError) -> CelError:
+    """The same error without traceback, which would keep whole searches alive."""
+    return type(error)(error.message)
 
 
 def _compile(
@@ -513,7 +520,7 @@ def _compile(
     try:
         return compiler(expression)
     except CelCompileError as error:
-        return error
+        return CelCompileError(error.message)
 
 
 def _selector_outcome(alternative: Alternative, candidate: Candidate, failure: _Failure) -> Fatal:
