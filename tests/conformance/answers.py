@@ -61,9 +61,12 @@ def canonical(answer: Json) -> Json:
 
 # What upstream's message says about whether an error is this node's: True, False; None where the message cannot tell.
 _DEPENDS = (
-    (re.compile(r"CEL runtime error"), True),
-    (re.compile(r"currently (being updated|invalid)"), True),
-    (re.compile(r"CEL compile error|unsupported count mode|empty constraint|feature is disabled|not enabled"), False),
+    (re.compile(r"CEL compile error|^compile derived attribute"), False),
+    (re.compile(r"unsupported count mode|empty constraint|missing device class|could not retrieve device class"), False),
+    (re.compile(r"the feature is disabled|feature is not enabled|feature gate"), False),
+    (re.compile(r"CEL runtime error|^evaluate derived attribute"), True),
+    (re.compile(r"currently (being updated|invalid)|^gather pool information|unsupported ResourceSlice.NodeSelector"), True),
+    (re.compile(r"claim constraint would not be satisfied|checking capacity for device"), True),
 )  # fmt: skip
 
 

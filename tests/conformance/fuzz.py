@@ -6,6 +6,7 @@ Anything that differs is made small and kept in `regressions/`, where the tests 
 import json
 import random
 from collections import Counter
+from itertools import combinations
 
 from allocator.cel import Compiler
 from tests.conformance.answers import depends_on_node, difference
@@ -75,6 +76,7 @@ class _Table:
             }
         )
         self.features: Counter[str] = Counter()
+        self.pairs: Counter[tuple[str, str]] = Counter()
         self.implementations: Counter[str] = Counter()
         self.skipped = 0
 
@@ -87,7 +89,9 @@ class _Table:
             ]
         self.outcomes[outcome] += 1
         self.implementations[answer["implementation"]] += 1
-        self.features.update(tags(asked))
+        found = sorted(tags(asked))
+        self.features.update(found)
+        self.pairs.update(combinations(found, 2))
 
     def show(self) -> bool:
         """Print the table; False when something was too rare."""
@@ -100,6 +104,8 @@ class _Table:
                 print(f"  {title:<15} {name:<32} {count:>7} {count / total:7.2%}")
                 if count < _RAREST * total and name != "fatal, either":
                     rare.append(name)
+        kinds = len(self.features)
+        print(f"  pairs of features met: {len(self.pairs)} of {kinds * (kinds - 1) // 2}")
         print(f"  too large or crashed upstream, not compared: {self.skipped}")
         if rare and total >= 1000:
             print(f"  rarer than {_RAREST:.0%}: {', '.join(rare)}")

@@ -36,9 +36,9 @@ USE = {
     "pools": 0.45, "drivers": 0.3, "slices": 0.35, "other_nodes": 0.3, "all_nodes": 0.15,
     "node_selector": 0.15, "per_device": 0.12, "generations": 0.12, "counters": 0.35, "groups": 0.15,
     "shared": 0.35, "policies": 0.3, "taints": 0.25, "taint_rules": 0.12, "selectors": 0.4,
-    "class_selectors": 0.3, "match": 0.3, "distinct": 0.15, "lists": 0.15, "derived": 0.1,
+    "class_selectors": 0.3, "match": 0.3, "distinct": 0.15, "lists": 0.15, "derived": 0.14,
     "alternatives": 0.3, "all": 0.2, "admin": 0.12, "claims": 0.4, "in_use": 0.45, "binding": 0.12,
-    "binds_to_node": 0.06, "skip_operations": 0.08, "config": 0.2, "limits": 0.05, "missing": 0.05,
+    "binds_to_node": 0.06, "skip_operations": 0.14, "config": 0.2, "limits": 0.05, "missing": 0.05,
     "capacity_filter": 0.12, "foreign_gate": 0.06,
 }  # fmt: skip
 # Things that are wrong on purpose.
