@@ -121,7 +121,7 @@ class Request:
         Raises:
             StatusError: 400 or 422.
         """
-        body = self.document() if self.body else {}
+        body = conformed("DeleteOptions", self.document()) if self.body else {}
         if body.get("kind", "DeleteOptions") != "DeleteOptions":
             raise bad_request(f"the object provided is no DeleteOptions but a {body['kind']}")
         if self.body:

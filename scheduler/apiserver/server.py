@@ -136,6 +136,9 @@ class ApiServer:
             return self._route(request)
         except StatusError as error:
             return Response(error.code, error.body())
+        except RecursionError:
+            refused = bad_request("the object is nested too deeply")
+            return Response(refused.code, refused.body())
 
     def _route(self, request: Request) -> Response | Watch:
         if request.path in _HEALTH_PATHS:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from allocator.model.meta import ApiStruct, ObjectMeta
+from allocator.quantity import Quantity
 from scheduler.api.decode import TYPES
 from scheduler.api.walk import FieldError, conform
 from scheduler.apiserver.errors import bad_request
@@ -108,6 +109,33 @@ class _Binding(ApiStruct, frozen=True, kw_only=True):
     target: _Target = _Target()
 
 
+class _DeleteOptions(ApiStruct, frozen=True, kw_only=True):
+    kind: str = ""
+    grace_period_seconds: int | None = None
+    propagation_policy: str | None = None
+    preconditions: dict[str, str] | None = None
+
+
+class _Capacities(ApiStruct, frozen=True, kw_only=True):
+    capacity: dict[str, Quantity] | None = None
+
+
+class _NodeMore(ApiStruct, frozen=True, kw_only=True):
+    status: _Capacities = _Capacities()
+
+
+class _Periods(ApiStruct, frozen=True, kw_only=True):
+    termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
+
+
+class _PodMore(ApiStruct, frozen=True, kw_only=True):
+    spec: _Periods = _Periods()
+
+
+# What a server looks at beyond what scheduling reads.
+_MORE: Mapping[str, type[msgspec.Struct]] = {"Node": _NodeMore, "Pod": _PodMore}
+
 _SHAPES: Mapping[str, type[msgspec.Struct]] = {
     **TYPES,
     "Job": _Workload,
@@ -118,6 +146,7 @@ _SHAPES: Mapping[str, type[msgspec.Struct]] = {
     "PriorityClass": _PriorityClass,
     "ConfigMap": _ConfigMap,
     "Binding": _Binding,
+    "DeleteOptions": _DeleteOptions,
 }
 
 
@@ -125,7 +154,7 @@ def conformed(kind: str, obj: Json) -> Json:
     """The object with quantities as text.
 
     Args:
-        kind: one that is served, or Binding.
+        kind: one that is served, Binding or DeleteOptions.
         obj: in the stored shape.
 
     Raises:
@@ -133,6 +162,8 @@ def conformed(kind: str, obj: Json) -> Json:
     """
     try:
         fixed: Json = conform(_SHAPES[kind], obj)
+        if kind in _MORE:
+            fixed = conform(_MORE[kind], fixed)
     except FieldError as error:
         if error.problem == _MISSING:
             return obj

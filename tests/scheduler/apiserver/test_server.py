@@ -1,6 +1,7 @@
 """What only the embedded server promises: it never breaks, is the same each time, and serves over HTTP."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from random import Random
 from typing import Any
@@ -115,6 +116,14 @@ FIELDS = [
     "status.allocation",
     "status.allocation.devices.results",
     "status.reservedFor",
+    "status.devices",
+    "spec.terminationGracePeriodSeconds",
+    "spec.priorityClassName",
+    "spec.nodeName",
+    "spec.finalizers",
+    "gracePeriodSeconds",
+    "preconditions",
+    "propagationPolicy",
     "involvedObject",
     "series",
     "eventTime",
@@ -136,7 +145,7 @@ def planted(path: str, value: Any) -> dict[str, Any]:
 
 @given(
     st.sampled_from(RESOURCES),
-    st.sampled_from(["POST", "PUT", "MERGE", "STRATEGIC", "APPLY", "STATUS", "BINDING"]),
+    st.sampled_from(["POST", "PUT", "MERGE", "STRATEGIC", "APPLY", "STATUS", "BINDING", "DELETE"]),
     st.sampled_from(FIELDS),
     JSON,
 )
@@ -156,10 +165,11 @@ def test_whatever_is_sent_the_answer_is_one_of_the_apis(
         "STRATEGIC": ("PATCH", f"{collection}/x", "application/strategic-merge-patch+json"),
         "APPLY": ("PATCH", f"{collection}/x", "application/apply-patch+yaml"),
         "STATUS": ("PUT", f"{collection}/x/status", "application/json"),
+        "DELETE": ("DELETE", f"{collection}/x", "application/json"),
         "BINDING": ("POST", f"{PODS}/x/binding", "application/json"),
     }
     method, path, content_type = requests[way]
-    body = orjson.dumps(planted(field, value), option=orjson.OPT_NON_STR_KEYS)
+    body = json.dumps(planted(field, value)).encode("utf-8", "surrogatepass")
     query = {"fieldManager": "m"} if way == "APPLY" else {}
     answer = server.handle(Request(method, path, query, body, content_type))
     assert isinstance(answer, Response)
