@@ -33,7 +33,9 @@ from scheduler.model import DOMAIN
 _log = logging.getLogger(__name__)
 
 LEADER_LABEL: Final = f"{DOMAIN}/leader"
-FOLLOW_POLL_SECONDS: Final = 1.0
+# A follower looks often, to take over soon; a leader needs to see a renewal only every now and then.
+FOLLOWER_POLL_SECONDS: Final = 1.0
+FOLLOWING_LEADER_POLL_SECONDS: Final = 2.0
 FOLLOW_DEADLINE_SECONDS: Final = 10.0
 _STOP_SECONDS: Final = 0.8  # a leader that lost is gone within a second (H4), whatever it was doing
 
@@ -500,7 +502,9 @@ class FollowLease:
                         self._leading.start(on_started, on_stopped)
                         self._label.put()
                     leading_epoch = epoch
-                await self._clock.sleep(FOLLOW_POLL_SECONDS)
+                await self._clock.sleep(
+                    FOLLOWER_POLL_SECONDS if epoch is None else FOLLOWING_LEADER_POLL_SECONDS
+                )
         finally:
             await self._leading.stop()
 

@@ -23,6 +23,33 @@ from scheduler.client.kube import ClientConfigError, ClientSettings, KubeClient
 from tests.fakes import FakeClock
 
 TOKEN = "canary-token"
+# Two self-signed certificates of nobody; their keys are gone.
+OLD_CA = """\
+-----BEGIN CERTIFICATE-----
+MIIBfzCCASWgAwIBAgIUMbLGRd+fvJJaWNcD67/YQf7csXswCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJdGVzdCBjYSAxMCAXDTI2MTEyOTE1MzExMloYDzIxMjYxMTA1
+MTUzMTEyWjAUMRIwEAYDVQQDDAl0ZXN0IGNhIDEwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAARdKzj0Jf+lR6l2a8DhadVKz6/yqCcX8s9RJPuRXKSzqxYO9Q3MyRQd
+gSE30J1zxLxoqqfg9ABhERg5EhZssGTuo1MwUTAdBgNVHQ4EFgQUQY/c1sq7Gn/M
+kbloQj24Ha/D+wAwHwYDVR0jBBgwFoAUQY/c1sq7Gn/MkbloQj24Ha/D+wAwDwYD
+VR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgNIADBFAiEA7ByTS7qiBIpl7L06YCcR
+bWyy3yoBWpUKBA3wkyNQwxsCIAyOV14y37lYGnTGVSzRQMdYjvorEMCUEeUO0Chm
+4FCt
+-----END CERTIFICATE-----
+"""
+NEW_CA = """\
+-----BEGIN CERTIFICATE-----
+MIIBfzCCASWgAwIBAgIUXqfKVBCW67iEcGziHu4RWqvQI4gwCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJdGVzdCBjYSAyMCAXDTI2MTEyOTE1MzExMloYDzIxMjYxMTA1
+MTUzMTEyWjAUMRIwEAYDVQQDDAl0ZXN0IGNhIDIwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAAQTNGBJpz14viuF/rXijOILb5SKLjEpEeNMuxd6rjiiVODCLFYm3Ae4
+aeVikCbdOBJ10jV2zhgAqs4hbmg/Hkyzo1MwUTAdBgNVHQ4EFgQUJcylSAmhOhZf
+65X6f7g2GvTwqmIwHwYDVR0jBBgwFoAUJcylSAmhOhZf65X6f7g2GvTwqmIwDwYD
+VR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgNIADBFAiA2GHizzgvYmmh7/74Dseft
+SsQt5kIfgnVKl/K0ZopL/gIhAI1zCj5RCa8hx7eShUdeFLYEbxJX6Thx0aiSpIJz
+Utf7
+-----END CERTIFICATE-----
+"""
 
 
 def status_body(code, reason, message="no"):
@@ -308,3 +335,30 @@ async def test_outside_a_cluster_without_kubeconfig_says_what_was_tried(monkeypa
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(ClientConfigError, match="KUBECONFIG is not set"):
         await KubeClient.connect("")
+
+
+async def test_a_replaced_ca_makes_new_connections_and_a_new_token_alone_does_not(tmp_path):
+    ca, config = tmp_path / "ca.crt", tmp_path / "config"
+    ca.write_text(OLD_CA)
+    write_kubeconfig(config, "https://127.0.0.1:1")
+    text = json.loads(config.read_text())
+    text["clusters"][0]["cluster"]["certificate-authority"] = str(ca)
+    config.write_text(json.dumps(text))
+    clock = FakeClock()
+    client = await KubeClient.connect(str(config), ClientSettings(), clock)
+    first = client._session
+
+    text["users"][0]["user"]["token"] = "rotated"
+    config.write_text(json.dumps(text))
+    clock.skip(61)
+    await client.write("PUT", "/x", b"{}")
+    assert client._session is first
+
+    ca.write_text(NEW_CA)
+    clock.skip(61)
+    await client.write("PUT", "/x", b"{}")
+    assert client._session is not first
+    assert first is not None
+    assert not first.closed  # watches that are open go on
+    await client.aclose()
+    assert first.closed
