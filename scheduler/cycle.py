@@ -11,13 +11,19 @@ arguments give the same answers. `scheduler.engine` gives the same answers faste
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from allocator.outcome import Reason, ReasonKind
 from allocator.scoring import STRATEGIES, raw_prioritized_list
-from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict, RawScores
+from scheduler.framework.cycle_state import (
+    CycleState,
+    FilterResult,
+    NodeVerdict,
+    RawScores,
+    RepellingPod,
+)
 from scheduler.framework.environment import Environment, Mode
 from scheduler.framework.resources import (
     IMPLICIT_EXTENDED_PREFIX,
@@ -34,6 +40,7 @@ from scheduler.plugins import (
     STANDALONE_FILTERS,
     STANDALONE_PRE_FILTERS,
     dynamic_resources,
+    inter_pod_affinity,
     node_affinity,
     node_resources,
     taint_toleration,
@@ -46,6 +53,7 @@ NO_NODES: Final = unresolvable(
 UNKNOWN_NODE: Final = NodeVerdict(
     error(Reason(kind=ReasonKind.NOT_READY, message="node(s) not known yet"))
 )
+Repelling = Callable[[ClusterSnapshot], Iterable[RepellingPod]]
 # Upstream's default weights of the scorers there are (7.3).
 _WEIGHTS: Final = RawScores(taints=3, affinity=2, devices=2, resources=1)
 
@@ -55,6 +63,7 @@ def pre_filter(
     reader: ClusterReader,
     environment: Environment,
     prepare: dynamic_resources.Prepare = dynamic_resources.prepare,
+    repelling: Repelling = inter_pod_affinity.repelling_pods,
 ) -> CycleState | Status:
     """Gather what one attempt needs.
 
@@ -63,6 +72,7 @@ def pre_filter(
         reader: the cache.
         environment: settings and collaborators.
         prepare: makes unallocated claims ready for the search.
+        repelling: finds the running pods that do not want some others near them.
 
     Returns:
         The state for all later steps, or why no node can do: a refusal (the pod waits for an event) or an error
@@ -97,6 +107,9 @@ def pre_filter(
         scoring_requests=scoring_requests(pod) if is_standalone else (0, 0),
         ports=host_ports(pod) if is_standalone else frozenset(),
         backed_resources=_backed_resources(requests, snapshot),
+        repelled_from=inter_pod_affinity.repelled_from(pod, repelling(snapshot))
+        if is_standalone
+        else frozenset(),
     )
 
 

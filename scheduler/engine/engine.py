@@ -21,6 +21,7 @@ from scheduler.engine.questions import (
     classes_named,
     question_key,
 )
+from scheduler.engine.repelling import RepellingPods
 from scheduler.framework.cycle_state import (
     CycleState,
     FilterResult,
@@ -82,6 +83,7 @@ class Engine:
         self._check_every = check_every
         self._decisions = 0
         self._start = 0
+        self._repelling = RepellingPods()
         self._shared: SharedView | WholeView | None = None
         self._shared_of: ClusterSnapshot | None = None
         self._names: tuple[ClusterSnapshot, list[str]] | None = None
@@ -93,7 +95,13 @@ class Engine:
 
     def pre_filter(self, pod: Pod, reader: ClusterReader) -> CycleState | Status:
         """As `cycle.pre_filter`."""
-        state = cycle.pre_filter(pod, reader, self.environment, prepare=lambda *_: None)
+        state = cycle.pre_filter(
+            pod,
+            reader,
+            self.environment,
+            prepare=lambda *_: None,
+            repelling=self._repelling.pods,
+        )
         if isinstance(state, Status):
             return state
         question = self._question(state)

@@ -39,6 +39,7 @@ def question_key(state: CycleState) -> bytes:
         state.scoring_requests,
         sorted((port.port, port.protocol, port.ip) for port in state.ports),
         sorted(state.backed_resources),
+        sorted(state.repelled_from),
     )
     return _ENCODER.encode(asked)
 

@@ -10,6 +10,9 @@ from scheduler.framework.environment import Environment
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.model import ClusterSnapshot, HostPort, Pod
 
+Domain = tuple[str, str]  # label of nodes, value
+RepellingPod = tuple[Pod, Mapping[str, str]]  # a running pod with anti-affinity, labels of its node
+
 
 @dataclass(frozen=True, slots=True)
 class PodClaim:
@@ -52,6 +55,7 @@ class CycleState:
         ports: host ports wanted.
         question: what the attempt asks, shared by pods that ask the same; only the engine's.
         backed_resources: requested extended resources that some DeviceClass backs.
+        repelled_from: domains that running pods keep this pod out of.
     """
 
     pod: Pod
@@ -67,6 +71,7 @@ class CycleState:
     scoring_requests: tuple[int, int] = (0, 0)
     ports: frozenset[HostPort] = frozenset()
     backed_resources: frozenset[str] = frozenset()
+    repelled_from: frozenset[Domain] = frozenset()
 
 
 class RawScores(NamedTuple):

@@ -33,7 +33,7 @@ class Event(Flag):
     CLAIM_FREED = auto()  # its devices can be had by anybody
     DEVICES_CHANGED = auto()  # slices or taint rules
     CLASS_CHANGED = auto()
-    OWN_SPEC = auto()  # the waiting pod itself
+    OWN_SPEC = auto()  # the waiting pod itself, or its labels
     OWN_CLAIM_STATUS = auto()
 
 
@@ -55,6 +55,7 @@ WAKES: Final = {
     | Event.DEVICES_CHANGED
     | Event.CLASS_CHANGED
     | Event.OWN_CLAIM_STATUS,
+    "InterPodAffinity": Event.NODE_ADDED | Event.NODE_LABELS | Event.ROOM_FREED,
     "SchedulingGates": Event.NOTHING,
 }
 # A change of the pod's own spec is worth a try whoever refused it; a cluster without nodes waits for one.

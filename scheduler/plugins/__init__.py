@@ -7,6 +7,7 @@ from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.status import Status
 from scheduler.model import NodeInfo, Pod
 from scheduler.plugins import (
+    inter_pod_affinity,
     node_affinity,
     node_name,
     node_ports,
@@ -38,6 +39,7 @@ STANDALONE_FILTERS: Final[Mapping[str, Filter]] = {
     node_ports.NAME: node_ports.filter_node,
     unsupported.NAME: unsupported.filter_node,
     node_resources.NAME: node_resources.filter_node,
+    inter_pod_affinity.NAME: inter_pod_affinity.filter_node,
 }
 EXTENDER_FILTERS: Final[Mapping[str, Filter]] = {
     unsupported.NAME: unsupported.filter_node,

@@ -14,10 +14,10 @@ from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.resources import allocatable
 from scheduler.framework.status import SUCCESS, Status, unresolvable
 from scheduler.model import Container, NodeInfo, Pod
+from scheduler.plugins.inter_pod_affinity import REQUIRED, required_terms
 
 NAME: Final = "Unsupported"
 
-_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _CLAIM_VOLUMES: Final = ("persistentVolumeClaim", "ephemeral")
 _DISKS: Final = (
     "awsElasticBlockStore",
@@ -87,9 +87,9 @@ def _constraint(pod: Pod) -> str:
         if constraint.get("whenUnsatisfiable", "DoNotSchedule") != "ScheduleAnyway":
             return SPREAD
     affinity = pod.spec.affinity
-    if affinity is not None and (affinity.pod_affinity or {}).get(_REQUIRED):
+    if affinity is not None and (affinity.pod_affinity or {}).get(REQUIRED):
         return AFFINITY
-    if affinity is not None and (affinity.pod_anti_affinity or {}).get(_REQUIRED):
+    if required_terms(pod):
         return ANTI_AFFINITY
     return ""
 

@@ -1,0 +1,100 @@
+"""InterPodAffinity, the half that other pods ask for: nobody is put where a pod that runs there does not want them.
+
+A pod's own required terms are refused (`plugins.unsupported`). Terms of running pods concern pods that know nothing of
+them, so they are honoured. A namespace selector that is not empty counts as selecting every namespace: namespaces are
+not watched, and keeping a pod away is the safe side.
+
+Source: pkg/scheduler/framework/plugins/interpodaffinity; scheduler-and-claims 7.2.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from allocator.outcome import Reason, ReasonKind
+from scheduler.framework.cycle_state import CycleState, Domain, RepellingPod
+from scheduler.framework.status import SUCCESS, Status, unschedulable
+from scheduler.model import ClusterSnapshot, NodeInfo, Pod
+
+NAME: Final = "InterPodAffinity"
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_REASON: Final = Reason(
+    kind=ReasonKind.POD_AFFINITY,
+    message="node(s) didn't satisfy existing pods anti-affinity rules",
+)
+
+
+def required_terms(pod: Pod) -> tuple[dict[str, Any], ...]:
+    """The required anti-affinity terms of a pod, as they came."""
+    affinity = pod.spec.affinity
+    if affinity is None or affinity.pod_anti_affinity is None:
+        return ()
+    terms = affinity.pod_anti_affinity.get(REQUIRED) or ()
+    return tuple(term for term in terms if isinstance(term, dict))
+
+
+def repelling_on(node: NodeInfo) -> list[RepellingPod]:
+    """The pods of a node that have required anti-affinity terms. O(pods)."""
+    labels = node.for_allocator.labels
+    return [(pod, labels) for pod in node.pods.values() if required_terms(pod)]
+
+
+def repelling_pods(snapshot: ClusterSnapshot) -> list[RepellingPod]:
+    """All such pods. O(pods of the cluster)."""
+    return [each for node in snapshot.nodes.values() for each in repelling_on(node)]
+
+
+def repelled_from(pod: Pod, repelling: Iterable[RepellingPod]) -> frozenset[Domain]:
+    """The domains, each a label with its value, that running pods keep this pod out of."""
+    domains: set[Domain] = set()
+    for other, labels in repelling:
+        for term in required_terms(other):
+            key = term.get("topologyKey", "")
+            if key in labels and _selects(term, other, pod):
+                domains.add((key, labels[key]))
+    return frozenset(domains)
+
+
+def filter_node(state: CycleState, node: NodeInfo) -> Status:
+    """Refuse a node in a domain that a running pod keeps this pod out of; evicting that pod may help."""
+    labels = node.for_allocator.labels
+    for key, value in state.repelled_from:
+        if labels.get(key) == value:
+            return unschedulable(_REASON, NAME)
+    return SUCCESS
+
+
+def _selects(term: Mapping[str, Any], owner: Pod, pod: Pod) -> bool:
+    """Whether a term of `owner` is about this pod: by namespace and by labels."""
+    namespaces = term.get("namespaces") or ()
+    selector = term.get("namespaceSelector")
+    if selector is None and not namespaces:
+        namespaces = (owner.metadata.namespace,)
+    if selector is None and pod.metadata.namespace not in namespaces:
+        return False
+    return matches_labels(term.get("labelSelector"), pod.metadata.labels or {})
+
+
+def matches_labels(selector: Any, labels: Mapping[str, str]) -> bool:
+    """Whether a label selector, as it came, matches; none matches nothing, an empty one everything."""
+    if not isinstance(selector, dict):
+        return False
+    for key, value in (selector.get("matchLabels") or {}).items():
+        if labels.get(key) != value:
+            return False
+    return all(_matches(each, labels) for each in selector.get("matchExpressions") or ())
+
+
+def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    found = labels.get(expression.get("key", ""))
+    values = expression.get("values") or ()
+    match expression.get("operator"):
+        case "In":
+            return found in values
+        case "NotIn":
+            return found not in values
+        case "Exists":
+            return found is not None
+        case "DoesNotExist":
+            return found is None
+        case _:
+            return False
