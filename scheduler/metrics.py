@@ -5,12 +5,15 @@ Source: reliability R13, 2.2; `architecture.md` 5.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NoReturn
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from scheduler.clock import Clock
+
 _PREFIX: Final = "dra_scheduler"
+_STALL_PERIOD_SECONDS: Final = 0.25
 _FAST: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _SLOW: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 
@@ -54,6 +57,9 @@ class Metrics:
         )
         self._lag = self._histogram(
             "cache_lag_seconds", "From a write's answer until the watch shows it", _FAST
+        )
+        self._stall = self._histogram(
+            "loop_stall_seconds", "How late the event loop is in waking a task", _FAST
         )
         self._foreign = self._counter(
             "foreign_allocation", "Devices found in a second claim: another allocator is at work"
@@ -115,6 +121,13 @@ class Metrics:
     def cache_lag(self, seconds: float) -> None:
         """Time from a write's answer until the watch showed it."""
         self._lag.observe(seconds)
+
+    async def watch_stalls(self, clock: Clock) -> NoReturn:
+        """Time how late the event loop wakes us, until cancelled: a late loop is a slow watch reader."""
+        while True:
+            due = clock.monotonic() + _STALL_PERIOD_SECONDS
+            await clock.sleep(_STALL_PERIOD_SECONDS)
+            self._stall.observe(max(0.0, clock.monotonic() - due))
 
     def foreign_allocation(self) -> None:
         """Count a device that another writer gave away as well."""

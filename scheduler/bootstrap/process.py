@@ -202,6 +202,7 @@ class Process:
         # Critical from the first moment on; everything else stands on these.
         self._start("reflectors", core.reflectors.run())
         self._start("events", core.events.run())
+        self._start("loop stalls", core.metrics.watch_stalls(core.clock))
         try:
             await self._serve()
             self._start("leadership", core.leadership.run(self._lead, self._follow))

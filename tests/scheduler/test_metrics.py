@@ -1,6 +1,9 @@
 """Metrics are rendered with what was counted, and each process has its own."""
 
+import asyncio
+
 from scheduler.metrics import Metrics
+from tests.fakes import FakeClock
 
 
 def test_what_was_counted_is_rendered():
@@ -51,3 +54,17 @@ def test_two_processes_worth_of_metrics_do_not_share_anything():
     one, two = Metrics(), Metrics()
     one.foreign_allocation()
     assert "dra_scheduler_foreign_allocation_total 0.0" in two.render()[0].decode()
+
+
+async def test_a_late_event_loop_is_timed():
+    metrics, clock = Metrics(), FakeClock()
+    task = asyncio.create_task(metrics.watch_stalls(clock))
+    await clock.advance(0.2)
+    clock.skip(0.3)
+    await clock.advance(0)
+    task.cancel()
+    await asyncio.wait({task})
+    text = metrics.render()[0].decode()
+    assert "dra_scheduler_loop_stall_seconds_count 1.0" in text
+    assert 'dra_scheduler_loop_stall_seconds_bucket{le="0.1"} 0.0' in text
+    assert 'dra_scheduler_loop_stall_seconds_bucket{le="0.5"} 1.0' in text
