@@ -6,16 +6,17 @@ from hypothesis import strategies as st
 
 from scheduler.apiserver import apply as ssa
 from scheduler.apiserver.errors import StatusError
+from scheduler.apiserver.objects import Json
 from scheduler.apiserver.patches import merge_patch, strategic_merge_patch
 
-JSON = st.recursive(
+VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text("ab", max_size=2),
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", max_size=2), inner, max_size=3)
     ),
     max_leaves=12,
 )
-OBJECTS = st.dictionaries(st.text("abc", max_size=2), JSON, max_size=4)
+OBJECTS = st.dictionaries(st.text("abc", max_size=2), VALUES, max_size=4)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ def test_merge_patch_is_that_of_the_rfc(current: object, patch: object, expected
         ({"a": {"b": 1}}, {"a": None}, {}),
     ],
 )
-def test_strategic_merge_patch(current: dict, patch: dict, expected: dict) -> None:
+def test_strategic_merge_patch(current: Json, patch: Json, expected: Json) -> None:
     before = repr(current)
     assert strategic_merge_patch(current, patch) == expected
     assert repr(current) == before
@@ -76,19 +77,19 @@ def test_strategic_merge_patch(current: dict, patch: dict, expected: dict) -> No
 @pytest.mark.parametrize(
     "patch", [{"conditions": [{"status": "True"}]}, {"a": {"$patch": "explode"}}]
 )
-def test_a_patch_that_makes_no_sense_is_refused(patch: dict) -> None:
+def test_a_patch_that_makes_no_sense_is_refused(patch: Json) -> None:
     with pytest.raises(StatusError) as refused:
         strategic_merge_patch({"conditions": [{"type": "A"}]}, patch)
     assert refused.value.code == 400
 
 
 @given(OBJECTS, OBJECTS)
-def test_a_merge_patch_applied_twice_is_applied_once(current: dict, patch: dict) -> None:
+def test_a_merge_patch_applied_twice_is_applied_once(current: Json, patch: Json) -> None:
     once = merge_patch(current, patch)
     assert merge_patch(once, patch) == once
 
 
-OWNED = {
+OWNED: Json = {
     "metadata": {"labels": {"a": "1"}, "name": "x"},
     "status": {
         "phase": "Pending",
@@ -105,7 +106,7 @@ def test_ownership_survives_being_written_down() -> None:
 
 
 def test_removing_all_that_is_owned_leaves_what_others_added() -> None:
-    live = {
+    live: Json = {
         "metadata": {"labels": {"a": "1", "b": "2"}, "name": "x"},
         "status": {
             "phase": "Pending",
