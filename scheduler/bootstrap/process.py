@@ -140,7 +140,6 @@ class Process:
         self._stop = stop
         self._stopping = False
         self._active = False  # leading, and done with what a takeover needs
-        self._synced_once = False
         self._critical: dict[str, asyncio.Task[None]] = {}
         self._exit = 0
         self._stop_loop: Callable[[], None] | None = None

@@ -6,6 +6,10 @@ import sys
 from collections.abc import Awaitable, Callable
 
 from tests.benchmarks import throughput
+from tests.benchmarks.growth import growth
+from tests.benchmarks.herd import herd
+from tests.benchmarks.latency import filter_latency
+from tests.benchmarks.memory import memory
 from tests.benchmarks.row import Row
 
 Bench = Callable[[int], Awaitable[list[Row]]]
@@ -14,6 +18,10 @@ BENCHES: dict[str, Bench] = {
     "throughput-standalone": lambda n: throughput.standalone(500, 3_500, n, shapes=3),
     "throughput-standalone-2000": lambda n: throughput.standalone(2_000, 2_000, n, shapes=1),
     "throughput-extender": lambda n: throughput.with_extender(500, 3_500, n),
+    "growth": growth,
+    "filter-latency": filter_latency,
+    "memory": memory,
+    "herd": herd,
 }
 
 

@@ -1,0 +1,118 @@
+"""`herd`: 1,000 pods that can never fit, and two feasible pods a second: how long do the feasible ones wait?"""
+
+import asyncio
+import statistics
+import time
+
+from e2e.harness import objects
+from e2e.harness.api import CLAIMS, PODS, TEMPLATES
+from e2e.harness.controlplane import ControlPlane, build
+from e2e.harness.process import free_port
+from e2e.harness.service import Service, scheduler_config
+from tests.benchmarks.backlog import NAMESPACE, make_cluster
+from tests.benchmarks.row import Row
+from tests.benchmarks.throughput import CONNECTION, LEVEL
+
+HOPELESS = 1_000
+FEASIBLE = 60
+NODES = 100
+REACH = {"standalone": 0.5, "safe": 0.5, "fast": 2.0}
+
+
+async def herd(repetitions: int) -> list[Row]:
+    """p99 of create-to-bound, in seconds, for each way of scheduling."""
+    figures: dict[str, list[float]] = {name: [] for name in REACH}
+    for _ in range(repetitions):
+        async with ControlPlane(await build()) as plane:
+            await make_cluster(plane.admin, NODES)
+            for name, count in (("hopeless", 9), ("feasible", 1)):
+                spec = objects.claim_spec(objects.request("gpu", count=count))
+                body = {
+                    "metadata": {"name": name, "namespace": NAMESPACE},
+                    "spec": {"spec": spec},
+                }
+                await plane.admin.create(TEMPLATES, body)
+            for name in REACH:
+                figures[name].append(await _one(plane, name))
+    return [
+        Row(
+            "herd",
+            f"{HOPELESS} hopeless pods, 2 feasible/s, {NODES} nodes, {name}, p99 create to bound",
+            figures[name],
+            None,
+            "s",
+            "lower",
+            reach,
+            LEVEL,
+        )
+        for name, reach in REACH.items()
+    ]
+
+
+async def _one(plane: ControlPlane, name: str) -> float:
+    kubeconfig = plane.kubeconfig(plane.admin_identity)
+    if name == "standalone":
+        flags = (f"--scheduler-name={name}", "--leader-elect=false")
+        service = Service("run", kubeconfig, plane.folder, flags=flags)
+        await service.start()
+        scheduler = None
+    else:
+        flags = (f"--profile={name}", "--leader-elect=false")
+        service = Service("extender", kubeconfig, plane.folder, port=free_port(), flags=flags)
+        await service.start()
+        config = scheduler_config("1.37", name, service.url, None)
+        config["leaderElection"] = {"leaderElect": False}
+        config["clientConnection"] = CONNECTION
+        config["profiles"][0]["schedulerName"] = name
+        scheduler = await plane.start_scheduler(f"herd-{name}", config, plane.admin_identity)
+    try:
+        return await _wait_times(plane, name)
+    finally:
+        if scheduler is not None:
+            await scheduler.stop()
+        await service.stop()
+        names = [pod["metadata"]["name"] for pod in await plane.admin.objects(PODS, NAMESPACE)]
+        await plane.admin.delete_all(PODS, names, NAMESPACE)
+        while await plane.admin.objects(CLAIMS, NAMESPACE):
+            await asyncio.sleep(0.5)
+
+
+async def _wait_times(plane: ControlPlane, name: str) -> float:
+    admin = plane.admin
+    hopeless = (
+        objects.pod(
+            NAMESPACE, f"{name}-hopeless-{index}", scheduler=name, templates={"gpu": "hopeless"}
+        )
+        for index in range(HOPELESS)
+    )
+    await admin.create_all(PODS, hopeless)
+    await asyncio.sleep(15.0)
+    created: dict[str, float] = {}
+    waits: dict[str, float] = {}
+    version = (await admin.request("GET", f"{PODS.path(NAMESPACE)}?limit=1"))["metadata"][
+        "resourceVersion"
+    ]
+
+    async def watch() -> None:
+        async for _, pod in admin.watch(PODS, NAMESPACE, version):
+            pod_name = pod["metadata"]["name"]
+            if pod_name in created and pod["spec"].get("nodeName"):
+                waits.setdefault(pod_name, time.monotonic() - created[pod_name])
+
+    task = asyncio.create_task(watch())
+    for index in range(FEASIBLE):
+        pod_name = f"{name}-feasible-{index}"
+        created[pod_name] = time.monotonic()
+        await admin.create(
+            PODS,
+            objects.pod(NAMESPACE, pod_name, scheduler=name, templates={"gpu": "feasible"}),
+        )
+        await asyncio.sleep(0.5)
+    for _ in range(60):
+        if len(waits) == FEASIBLE:
+            break
+        await asyncio.sleep(0.5)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    late = [time.monotonic() - created[each] for each in created if each not in waits]
+    return statistics.quantiles([*waits.values(), *late], n=100)[98]
