@@ -1,13 +1,17 @@
-"""Printing: tables for people, JSON and YAML for scripts. Colours only on a terminal."""
+"""Printing: tables for people, JSON and YAML for scripts. Colours only on a terminal.
+
+`rich` is imported where a table is made: scripts do not wait for it.
+"""
 
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
 _WIDTH_WITHOUT_TERMINAL: Final = 200
 
@@ -27,23 +31,29 @@ class TableOrJson(StrEnum):
     JSON = "json"
 
 
-def console(*, stderr: bool = False) -> Console:
+def console(*, stderr: bool = False) -> "Console":
     """A console; without a terminal it neither colours nor breaks lines at 80 columns."""
+    from rich.console import Console
+
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _WIDTH_WITHOUT_TERMINAL
     return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
 
 
-def table(*columns: str, title: str | None = None) -> Table:
+def table(*columns: str, title: str | None = None) -> "Table":
     """An empty table in this project's look."""
+    from rich.table import Table
+
     made = Table(title=title, title_justify="left", box=None, pad_edge=False, show_edge=False)
     for column in columns:
         made.add_column(column, overflow="fold")
     return made
 
 
-def cell(lines: Sequence[str], style: str = "") -> Text:
+def cell(lines: Sequence[str], style: str = "") -> "Text":
     """Several lines in one cell, taken as they are."""
+    from rich.text import Text
+
     return Text("\n".join(lines), style=style)
 
 
