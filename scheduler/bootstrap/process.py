@@ -40,7 +40,14 @@ from scheduler.framework.environment import Mode
 from scheduler.leader import LeadershipLostError
 from scheduler.model import ClaimRecord, Kind
 from scheduler.web.health import create_health_app
-from scheduler.web.server import Server, is_loopback, make_server, reload_certificates
+from scheduler.web.server import (
+    Server,
+    is_loopback,
+    make_server,
+    reload_certificates,
+    server_context,
+    split_address,
+)
 
 _log: Final = logging.getLogger(__name__)
 
@@ -62,11 +69,8 @@ def run_standalone(settings: Settings) -> int:
 
 def _run(settings: Settings, mode: Mode) -> int:
     configure_logging(settings.logging_format, settings.verbosity)
-    problem = _unsafe(settings, mode)
-    if problem:
-        print(f"dra-scheduler: {problem}", file=sys.stderr)  # noqa: T201
-        return 2
     try:
+        _check(settings, mode)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_main(settings, mode))
     except (ClientConfigError, FeatureGateError, ValueError) as error:
@@ -74,17 +78,22 @@ def _run(settings: Settings, mode: Mode) -> int:
         return 2
 
 
-def _unsafe(settings: Settings, mode: Mode) -> str:
-    """What must not be started: webhooks that anybody in the network could call."""
-    if (
-        mode is Mode.EXTENDER
-        and not settings.tls.cert_file
-        and not is_loopback(settings.bind_address)
-    ):
-        return "plain HTTP is served on loopback only: give --tls-cert-file and --client-ca-file"
+def _check(settings: Settings, mode: Mode) -> None:
+    """Refuse what cannot work, or must not be started: webhooks that anybody in the network could call.
+
+    Raises:
+        ValueError: says which setting and why.
+    """
+    for address in (settings.bind_address, settings.health_address):
+        split_address(address)
+    if settings.tls.cert_file:
+        server_context(settings.tls)
+    elif mode is Mode.EXTENDER and not is_loopback(settings.bind_address):
+        raise ValueError(
+            "plain HTTP is served on loopback only: give --tls-cert-file and --client-ca-file"
+        )
     if settings.leader_election.follow_lease and settings.leader_election.enabled:
-        return "followLease excludes leader election: set --leader-elect=false"
-    return ""
+        raise ValueError("followLease excludes leader election: set --leader-elect=false")
 
 
 async def _main(settings: Settings, mode: Mode) -> int:

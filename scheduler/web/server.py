@@ -104,8 +104,8 @@ def make_server(app: Any, address: str, tls: TLSSettings | None = None) -> Serve
         h11_max_incomplete_event_size=HEAD_LIMIT_BYTES,
         backlog=2048,
     )
+    config.load()
     if tls is not None and tls.cert_file:
-        config.load()
         config.ssl = server_context(tls)
     return Server(config)
 
