@@ -217,3 +217,15 @@ def minor_version(version: str) -> str:
 _FIELDS: Final = {field.name for field in fields(Features)}
 if {gate.field for gate in GATES} != _FIELDS:
     raise AssertionError("every gate needs a flag and every flag a gate")
+
+
+def feature_table() -> str:
+    """The version x feature table of the README, in Markdown; a test compares the two."""
+    lines = [
+        f"| Feature | Gate | {' | '.join(VERSIONS)} |",
+        f"|---|---|{'---|' * len(VERSIONS)}",
+    ]
+    for gate in GATES:
+        stages = " | ".join(gate.stages.get(version, "") or " " for version in VERSIONS)
+        lines.append(f"| {gate.what} | `{gate.name}` | {stages} |")
+    return "\n".join(lines) + "\n"
