@@ -1,7 +1,7 @@
 """Schedules the pods of manifests as a live scheduler would, one after another, and says what went where and why not.
 
 The same input gives the same output, byte for byte: no clock, no random ids (a share id is a UUIDv5 of claim, request and
-device). The decisions are `scheduler.cycle`'s; this module is the cluster around them.
+device). The decisions are `scheduler.engine`'s, and so `scheduler.cycle`'s; this module is the cluster around them.
 """
 
 import uuid
@@ -29,6 +29,7 @@ from scheduler import cycle
 from scheduler.api.decode import allocation_tree
 from scheduler.cache.allocated import AllocatedIndex
 from scheduler.cache.nodes import NodeIndex
+from scheduler.engine import Engine
 from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict
 from scheduler.framework.environment import Environment, Mode
 from scheduler.framework.status import Code, Status
@@ -104,6 +105,7 @@ class Simulation:
 def simulate(manifests: Sequence[Manifest], options: SimulationOptions) -> Simulation:
     """Schedule every pod without a node, by priority, creation time and file order."""
     environment = _environment(options)
+    engine = Engine(environment)
     inventory = take_inventory(
         manifests, options.features, partial(_is_daemon_eligible, environment)
     )
@@ -111,7 +113,7 @@ def simulate(manifests: Sequence[Manifest], options: SimulationOptions) -> Simul
     notes = list(inventory.notes)
     notes.extend(cluster.place_running())
     results = [
-        _schedule(pod, cluster, environment, notes, explain=options.explain)
+        _schedule(pod, cluster, engine, notes, explain=options.explain)
         for pod in _in_order(inventory.pods)
     ]
     return Simulation(tuple(results), tuple(inventory.errors), tuple(notes))
@@ -285,17 +287,17 @@ class OfflineCluster:
 def _schedule(
     pod: Pod,
     cluster: OfflineCluster,
-    environment: Environment,
+    engine: Engine,
     notes: list[str],
     *,
     explain: bool,
 ) -> PodResult:
     """Try one pod, again after each of its own idle claims that was given back."""
     while True:
-        state = cycle.pre_filter(pod, cluster, environment)
+        state = engine.pre_filter(pod, cluster)
         if isinstance(state, Status):
             return _not_placed(pod, state.reason, {})
-        result = cycle.filter_nodes(state, cluster.node_names)
+        result = engine.filter_nodes(state, cluster.node_names)
         if result.failure is None:
             return _placed(state, result, cluster)
         idle = (
@@ -311,7 +313,7 @@ def _schedule(
         cluster.give_back(idle)
     devices: list[DeviceReason] = []
     if explain:
-        result, devices = _explained(state, result, cluster)
+        result, devices = _explained(pod, result, cluster, engine.environment)
     reason = cycle.summary(result)
     if reason is not None:
         reason = _with_devices(reason, devices)
@@ -319,7 +321,7 @@ def _schedule(
 
 
 def _placed(state: CycleState, result: FilterResult, cluster: OfflineCluster) -> PodResult:
-    node = cycle.select_node(state, result.verdicts)
+    node = cycle.select_node(state, result.fitting)
     if node is None:
         raise AssertionError(f"no node for {state.pod.key} although one fits")
     claims = cluster.bind(state, node, result.verdicts[node].allocations)
@@ -343,9 +345,12 @@ def _not_placed(pod: Pod, reason: Reason | None, verdicts: Mapping[str, NodeVerd
 
 
 def _explained(
-    state: CycleState, result: FilterResult, cluster: OfflineCluster
+    pod: Pod, result: FilterResult, cluster: OfflineCluster, environment: Environment
 ) -> tuple[FilterResult, list[DeviceReason]]:
-    """Look at the refused nodes again, this time hearing about every device."""
+    """Look at the refused nodes again, without memory and hearing about every device."""
+    state = cycle.pre_filter(pod, cluster, environment)
+    if isinstance(state, Status):
+        raise AssertionError(f"{pod.key} was refused by some nodes, now by all: {state.message}")  # noqa: TRY004
     nodes = state.snapshot.nodes
     verdicts = {
         name: cycle.filter_node(state, nodes[name], _explaining_allocate)
