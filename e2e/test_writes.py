@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from e2e.harness.cluster import Cluster
@@ -58,19 +56,3 @@ async def test_we_write_nothing_beyond_the_list(
     assert {
         namespace for verb, resource, namespace in writes if (verb, resource) in OWN_NAMESPACE_ONLY
     } <= {SERVICE_NAMESPACE}
-
-
-@pytest.mark.own_plane
-async def test_an_idle_service_asks_the_api_server_at_most_once_a_second(
-    cluster: Cluster, target: Target
-) -> None:
-    await asyncio.sleep(2)
-    position = target.audit.position()
-    await asyncio.sleep(10)
-
-    requests = [
-        request
-        for request in target.audit.requests(position, SERVICE_USER)
-        if not request.agent.startswith("kube-scheduler") and request.verb != "watch"
-    ]
-    assert len(requests) <= 10

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import orjson
 
-FORBIDDEN = 403
-
 
 @dataclass(frozen=True)
 class Request:
@@ -20,6 +18,7 @@ class Request:
         the API's resources.
       code: HTTP status of the answer.
       agent: The client's User-Agent.
+      denied: The authorizer refused it (admission answers 403 too, as in a namespace that ends).
     """
 
     user: str
@@ -30,7 +29,7 @@ class Request:
     code: int
     uri: str
     agent: str
-    reason: str
+    denied: bool
 
     @property
     def writes(self) -> bool:
@@ -64,8 +63,8 @@ class AuditLog:
                     yield request
 
     def forbidden(self, since: int = 0, user: str | None = None) -> list[Request]:
-        """Returns the requests that were answered with 403."""
-        return [r for r in self.requests(since, user) if r.code == FORBIDDEN]
+        """Returns the requests that the user had no right to send."""
+        return [r for r in self.requests(since, user) if r.denied]
 
     def writes_to(self, namespace: str, since: int = 0) -> list[Request]:
         """Returns the successful writes in one namespace, events left out."""
@@ -95,5 +94,5 @@ def _request(event: dict[str, object]) -> Request:
         code=code if isinstance(code, int) else 0,
         uri=str(event.get("requestURI", "")),
         agent=str(event.get("userAgent", "")),
-        reason=str(notes.get("authorization.k8s.io/reason", "")),
+        denied=notes.get("authorization.k8s.io/decision") == "forbid",
     )
