@@ -68,12 +68,13 @@ def simulate(
         features=features(kubernetes_version, feature_gates),
         policy=policy,
         on_node_error=on_node_error.value,
+        all_nodes=all_nodes,
     )
     answer = run_simulation(read_manifests(files, more), options)
     if output is Output.TABLE:
         _print_table(answer, all_nodes=all_nodes)
     else:
-        render.print_data(as_tree(answer, all_nodes=all_nodes), output)
+        render.print_data(as_tree(answer), output)
     does_not_fit = any(pod.node is None for pod in answer.pods)
     return FOUND_SOMETHING if answer.errors or (exit_code and does_not_fit) else DONE
 

@@ -278,24 +278,27 @@ class _Taking:
                 is_controlled_by(other.obj, item.kind, item.obj) for other in present
             ):
                 continue
+            is_first = True
             for pod in pods_of_workload(item.kind, item.obj, nodes, self._is_daemon_eligible):
-                generated = self._generated_pod(_Known("Pod", item.manifest, pod), taken)
-                if generated is None:
+                known = _Known("Pod", item.manifest, pod)
+                if not self._may_be_made(known, taken, check=is_first):
                     break  # the others of this workload have the same fault
-                expanded.append(generated)
+                expanded.append(known)
+                is_first = False
         self._admitted = expanded
 
-    def _generated_pod(self, pod: _Known, taken: set[tuple[str, str]]) -> _Known | None:
+    def _may_be_made(self, pod: _Known, taken: set[tuple[str, str]], *, check: bool) -> bool:
+        """Whether a generated pod has a name of its own and, if asked to check, would be admitted."""
         if (pod.namespace, pod.name) in taken:
             self._refuse(pod.manifest, pod.label, "metadata.name", "a pod of this name exists")
-            return None
+            return False
         taken.add((pod.namespace, pod.name))
-        admitted = admit(pod.obj, features=self._features, namespaces=self._namespaces)
-        for error in admitted.errors:
+        if not check:
+            return True
+        errors = admit(pod.obj, features=self._features, namespaces=self._namespaces).errors
+        for error in errors:
             self._refuse(pod.manifest, pod.label, error.path, error.message)
-        if admitted.obj is None or admitted.errors:
-            return None
-        return _Known("Pod", pod.manifest, admitted.obj)
+        return not errors
 
     def _is_daemon_eligible(self, pod: Json, node: Json) -> bool:
         try:
@@ -349,10 +352,7 @@ class _Taking:
                 name = self._claim_name(item, entry["name"], claims)
                 if (item.namespace, name) not in claims:
                     made = claim_from_template(item.obj, entry["name"], name, template.obj)
-                    known = self._made_claim(template, made)
-                    if known is None:
-                        continue
-                    claims[item.namespace, name] = known
+                    claims[item.namespace, name] = self._made_claim(template, made)
                 statuses.append({"name": entry["name"], "resourceClaimName": name})
             if statuses:
                 status = {**(item.obj.get("status") or {}), "resourceClaimStatuses": statuses}
@@ -369,23 +369,14 @@ class _Taking:
             name = f"{base}-{number}"
         return name
 
-    def _made_claim(self, template: _Known, claim: Json) -> _Known | None:
-        namespace, name = claim["metadata"]["namespace"], claim["metadata"]["name"]
-        admitted = admit(claim, features=self._features, namespaces=self._namespaces)
-        for error in admitted.errors:
-            self._refuse(
-                template.manifest, object_name("ResourceClaim", claim), error.path, error.message
-            )
-        if admitted.obj is None or admitted.errors:
-            return None
-        metadata = {
-            **admitted.obj["metadata"],
-            "uid": stable_uid("ResourceClaim", namespace, name),
-        }
-        known = _Known("ResourceClaim", template.manifest, {**admitted.obj, "metadata": metadata})
-        record = cast("ClaimRecord", decode_tree_object("ResourceClaim", known.obj))
-        self._inventory.claims[f"{namespace}/{name}"] = record.claim
-        return known
+    def _made_claim(self, template: _Known, claim: Json) -> _Known:
+        """Store a claim made from a template; the template has been admitted, and the claim with it."""
+        metadata = claim["metadata"]
+        uid = stable_uid("ResourceClaim", metadata["namespace"], metadata["name"])
+        obj = {**claim, "metadata": {**metadata, "uid": uid}}
+        record = cast("ClaimRecord", decode_tree_object("ResourceClaim", obj))
+        self._inventory.claims[record.claim.key] = record.claim
+        return _Known("ResourceClaim", template.manifest, obj)
 
     # --- typed ---------------------------------------------------------------------------------------------------
 

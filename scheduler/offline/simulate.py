@@ -54,6 +54,7 @@ class SimulationOptions:
         on_node_error: `reject` the node, or `abort` the attempt as in-tree does.
         budget: candidate devices one search may try.
         explain: whether reasons tell about every device.
+        all_nodes: whether pods that fit also say what every node is to them.
     """
 
     features: Features
@@ -61,6 +62,7 @@ class SimulationOptions:
     on_node_error: str = "reject"
     budget: int = 1_000_000
     explain: bool = True
+    all_nodes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class PodResult:
         node: where it runs; None if it does not fit.
         claims: its claims with their devices, in the pod's order; none if it does not fit.
         reason: why it does not fit.
-        nodes: node → why not, or None where it would fit; in file order; as far as they were looked at.
+        nodes: node → why not, or None where it would fit; in file order; as far as they were looked at and asked for.
     """
 
     namespace: str
@@ -112,10 +114,7 @@ def simulate(manifests: Sequence[Manifest], options: SimulationOptions) -> Simul
     cluster = OfflineCluster(inventory, options.features)
     notes = list(inventory.notes)
     notes.extend(cluster.place_running())
-    results = [
-        _schedule(pod, cluster, engine, notes, explain=options.explain)
-        for pod in _in_order(inventory.pods)
-    ]
+    results = [_schedule(pod, cluster, engine, notes, options) for pod in _in_order(inventory.pods)]
     return Simulation(tuple(results), tuple(inventory.errors), tuple(notes))
 
 
@@ -289,8 +288,7 @@ def _schedule(
     cluster: OfflineCluster,
     engine: Engine,
     notes: list[str],
-    *,
-    explain: bool,
+    options: SimulationOptions,
 ) -> PodResult:
     """Try one pod, again after each of its own idle claims that was given back."""
     while True:
@@ -299,7 +297,7 @@ def _schedule(
             return _not_placed(pod, state.reason, {})
         result = engine.filter_nodes(state, cluster.node_names)
         if result.failure is None:
-            return _placed(state, result, cluster)
+            return _placed(state, result, cluster, all_nodes=options.all_nodes)
         idle = (
             dynamic_resources.claim_to_give_back(state, result.verdicts)
             if result.failure.code is not Code.ERROR
@@ -312,7 +310,7 @@ def _schedule(
         )
         cluster.give_back(idle)
     devices: list[DeviceReason] = []
-    if explain:
+    if options.explain:
         result, devices = _explained(pod, result, cluster, engine.environment)
     reason = cycle.summary(result)
     if reason is not None:
@@ -320,7 +318,9 @@ def _schedule(
     return _not_placed(pod, reason, result.verdicts)
 
 
-def _placed(state: CycleState, result: FilterResult, cluster: OfflineCluster) -> PodResult:
+def _placed(
+    state: CycleState, result: FilterResult, cluster: OfflineCluster, *, all_nodes: bool
+) -> PodResult:
     node = cycle.select_node(state, result.fitting)
     if node is None:
         raise AssertionError(f"no node for {state.pod.key} although one fits")
@@ -330,7 +330,7 @@ def _placed(state: CycleState, result: FilterResult, cluster: OfflineCluster) ->
         name=state.pod.metadata.name,
         node=node,
         claims=claims,
-        nodes={name: verdict.status.reason for name, verdict in result.verdicts.items()},
+        nodes=_reasons(result.verdicts) if all_nodes else {},
     )
 
 
@@ -340,8 +340,12 @@ def _not_placed(pod: Pod, reason: Reason | None, verdicts: Mapping[str, NodeVerd
         name=pod.metadata.name,
         node=None,
         reason=reason or Reason(kind=ReasonKind.NO_NODES, message="no reason was given"),
-        nodes={name: verdict.status.reason for name, verdict in verdicts.items()},
+        nodes=_reasons(verdicts),
     )
+
+
+def _reasons(verdicts: Mapping[str, NodeVerdict]) -> dict[str, Reason | None]:
+    return {name: verdict.status.reason for name, verdict in verdicts.items()}
 
 
 def _explained(
@@ -394,10 +398,10 @@ def _with_devices(reason: Reason, devices: Sequence[DeviceReason]) -> Reason:
     )
 
 
-def as_tree(simulation: Simulation, *, all_nodes: bool = False) -> dict[str, Any]:
+def as_tree(simulation: Simulation) -> dict[str, Any]:
     """The answer as plain data, in the shape that `-o json` promises."""
     return {
-        "pods": [_pod_tree(pod, all_nodes=all_nodes) for pod in simulation.pods],
+        "pods": [_pod_tree(pod) for pod in simulation.pods],
         "errors": [
             {
                 "file": error.file,
@@ -412,7 +416,7 @@ def as_tree(simulation: Simulation, *, all_nodes: bool = False) -> dict[str, Any
     }
 
 
-def _pod_tree(pod: PodResult, *, all_nodes: bool) -> dict[str, Any]:
+def _pod_tree(pod: PodResult) -> dict[str, Any]:
     tree: dict[str, Any] = {
         "namespace": pod.namespace,
         "name": pod.name,
@@ -427,7 +431,7 @@ def _pod_tree(pod: PodResult, *, all_nodes: bool) -> dict[str, Any]:
         ],
         "reason": None if pod.reason is None else reason_tree(pod.reason),
     }
-    if all_nodes or pod.node is None:
+    if pod.nodes or pod.node is None:
         tree["nodes"] = {
             name: None if reason is None else {"kind": reason.kind.value, "message": reason.message}
             for name, reason in pod.nodes.items()

@@ -175,5 +175,5 @@ def run(
     *objects: Json, all_nodes: bool = False, features: Features | None = None, **options: Any
 ) -> Answer:
     manifests = [Manifest("in.yaml", number, obj) for number, obj in enumerate(objects, 1)]
-    chosen = SimulationOptions(features=features or Features(), **options)
-    return Answer(as_tree(simulate(manifests, chosen), all_nodes=all_nodes))
+    chosen = SimulationOptions(features=features or Features(), all_nodes=all_nodes, **options)
+    return Answer(as_tree(simulate(manifests, chosen)))
