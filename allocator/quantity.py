@@ -24,6 +24,7 @@ _FAST_BINARY_DIGITS: Final = 15
 _PATTERN: Final = re.compile(
     r"([+-]?)0*([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*)([+-]?[0-9]*)", re.ASCII
 )
+_DIGIT: Final = re.compile("[0-9]", re.ASCII)
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL: Final = {
     "n": -9,
@@ -89,6 +90,8 @@ class Quantity:
             precision = _FAST_BINARY_DIGITS - max(len(digits), 1) - base2 * 3 // 10 - 1
             if not fraction and precision >= 0 and number << base2 <= _MAX_INT64:
                 return cls(sign * (number << base2) * NANOS_PER_UNIT, format_, 0, small=True)
+            if not _DIGIT.search(text):
+                raise QuantityError(text, "it has no digits")
             nanos = _ceil_away((number << base2) * NANOS_PER_UNIT, 10 ** len(fraction))
             if nanos > _MAX_INT64 * NANOS_PER_UNIT:
                 return cls(sign * _MAX_INT64 * NANOS_PER_UNIT, format_, 0)
@@ -96,6 +99,8 @@ class Quantity:
                 format_ = DECIMAL_SI
             return cls(sign * nanos, format_)
         if not number:
+            if scale < _NANO and not _DIGIT.search(text.partition("e")[0].partition("E")[0]):
+                raise QuantityError(text, "it has no digits")
             return cls(0, format_, scale, small=length <= _FAST_DIGITS and scale >= _NANO)
         if scale >= _NANO:
             if scale > _MAX_EXPONENT:
@@ -215,7 +220,7 @@ class Quantity:
         return base * 10.0**self.exponent if self.exponent else base
 
 
-def _restore(nanos: int, format_: str, exponent: int, small: bool) -> Quantity:  # noqa: FBT001  # for pickle
+def _restore(nanos: int, format_: str, exponent: int, small: bool) -> Quantity:  # for pickle
     return Quantity(nanos, format_, exponent, small=small)
 
 

@@ -50,12 +50,18 @@ class Duration:
 
 
 class Timestamp:
-    """A point in time: nanoseconds since 1970-01-01T00:00:00Z."""
+    """A point in time.
 
-    __slots__ = ("nanos",)
+    Attributes:
+        nanos: nanoseconds since 1970-01-01T00:00:00Z; all that counts but for writing.
+        offset: seconds east of UTC that it was written with, and is written with.
+    """
 
-    def __init__(self, nanos: int) -> None:
+    __slots__ = ("nanos", "offset")
+
+    def __init__(self, nanos: int, offset: int = 0) -> None:
         self.nanos = nanos
+        self.offset = offset
 
     def __eq__(self, other: object) -> bool:
         return other.__class__ is Timestamp and self.nanos == other.nanos

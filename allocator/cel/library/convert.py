@@ -22,7 +22,7 @@ from allocator.errors import CelRuntimeError
 
 _LONG_INTEGER: Final = re.compile(r"[+-]?0*[0-9]{1,40}", re.ASCII)
 _FLOAT: Final = re.compile(
-    r"[+-]?(?:inf(?:inity)?|nan"
+    r"nan|[+-]?(?:inf(?:inity)?"
     r"|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?"
     r"|0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)p[+-]?[0-9]+)",
     re.ASCII | re.IGNORECASE,

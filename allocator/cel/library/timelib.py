@@ -16,6 +16,7 @@ from allocator.errors import CelRuntimeError
 _NANOS: Final = 10**9
 _MIN_SECONDS: Final = -62135596800  # 0001-01-01T00:00:00Z
 _MAX_SECONDS: Final = 253402300799  # 9999-12-31T23:59:59Z
+_FOUR_CENTURIES: Final = 146097 * 86400
 _UNITS: Final = {
     "ns": 1,
     "us": 10**3,
@@ -28,7 +29,7 @@ _UNITS: Final = {
 }
 _PART: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]+)")
 _RFC3339: Final = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?"
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?"
     r"(?:(Z)|([+-])([0-9]{2}):([0-9]{2}))",
     re.ASCII,
 )
@@ -142,18 +143,19 @@ def parse_timestamp(text: str) -> Timestamp:
     seconds = (moment - _EPOCH) // timedelta(seconds=1)
     if year == "0000":
         seconds -= 4 * 365 * 86400 + 86400
+    offset = 0
     if not zulu:
         if int(zone_hours) > 24 or int(zone_minutes) > 60:
             raise CelRuntimeError(
                 "type conversion error from 'string' to 'google.protobuf.Timestamp'"
             )
         offset = int(zone_hours) * 3600 + int(zone_minutes) * 60
-        seconds += -offset if sign == "+" else offset
+        offset = offset if sign == "+" else -offset
     nanos = int(fraction[:9].ljust(9, "0")) if fraction else 0
-    return from_seconds(seconds, nanos)
+    return from_seconds(seconds - offset, nanos, offset)
 
 
-def from_seconds(seconds: int, nanos: int = 0) -> Timestamp:
+def from_seconds(seconds: int, nanos: int = 0, offset: int = 0) -> Timestamp:
     """A timestamp from seconds since 1970.
 
     Raises:
@@ -161,15 +163,32 @@ def from_seconds(seconds: int, nanos: int = 0) -> Timestamp:
     """
     if not _MIN_SECONDS <= seconds <= _MAX_SECONDS:
         raise CelRuntimeError("timestamp overflow")
-    return Timestamp(seconds * _NANOS + nanos)
+    return Timestamp(seconds * _NANOS + nanos, offset)
 
 
 def write_timestamp(value: Timestamp) -> str:
-    """Write a time as RFC 3339 in UTC, with as many digits as needed."""
+    """Write a time as RFC 3339 in the zone it was written in, with as many digits as needed."""
     seconds, nanos = divmod(value.nanos, _NANOS)
-    moment = _EPOCH + timedelta(seconds=seconds)
-    text = f"{moment.year:04d}-{moment.month:02d}-{moment.day:02d}T{moment:%H:%M:%S}"
-    return f"{text}.{nanos:09d}".rstrip("0") + "Z" if nanos else f"{text}Z"
+    moment, years = _shifted(seconds + value.offset)
+    text = f"{moment.year + years:04d}-{moment.month:02d}-{moment.day:02d}T{moment:%H:%M:%S}"
+    if nanos:
+        text = f"{text}.{nanos:09d}".rstrip("0")
+    if not value.offset:
+        return f"{text}Z"
+    minutes = abs(value.offset) // 60
+    return f"{text}{'-' if value.offset < 0 else '+'}{minutes // 60:02d}:{minutes % 60:02d}"
+
+
+def _shifted(seconds: int) -> tuple[datetime, int]:
+    """A time in UTC, moved by 400 years where it would leave the calendar near its ends, and the years to add back.
+
+    The calendar repeats itself, weekdays included, after 400 years.
+    """
+    if seconds > _MAX_SECONDS - _FOUR_CENTURIES:
+        return _EPOCH + timedelta(seconds=seconds - _FOUR_CENTURIES), 400
+    if seconds < _MIN_SECONDS + _FOUR_CENTURIES:
+        return _EPOCH + timedelta(seconds=seconds + _FOUR_CENTURIES), -400
+    return _EPOCH + timedelta(seconds=seconds), 0
 
 
 def _duration(nanos: int) -> Duration:
@@ -178,10 +197,10 @@ def _duration(nanos: int) -> Duration:
     raise CelRuntimeError("duration overflow")
 
 
-def _timestamp(nanos: int) -> Timestamp:
+def _timestamp(nanos: int, offset: int) -> Timestamp:
     if not _MIN_SECONDS <= nanos // _NANOS <= _MAX_SECONDS:
         raise CelRuntimeError("timestamp overflow")
-    return Timestamp(nanos)
+    return Timestamp(nanos, offset)
 
 
 def add(left: Any, right: Any) -> Duration | Timestamp:
@@ -190,7 +209,7 @@ def add(left: Any, right: Any) -> Duration | Timestamp:
     if one is Duration and other is Duration:
         return _duration(left.nanos + right.nanos)
     if {one, other} == {Duration, Timestamp}:
-        return _timestamp(left.nanos + right.nanos)
+        return _timestamp(left.nanos + right.nanos, (left if one is Timestamp else right).offset)
     raise no_such_overload("_+_", left, right)
 
 
@@ -200,7 +219,7 @@ def subtract(left: Any, right: Any) -> Duration | Timestamp:
     if one is other:
         return _duration(left.nanos - right.nanos)
     if one is Timestamp and other is Duration:
-        return _timestamp(left.nanos - right.nanos)
+        return _timestamp(left.nanos - right.nanos, left.offset)
     raise no_such_overload("_-_", left, right)
 
 
@@ -217,7 +236,7 @@ def _zone(name: str) -> tzinfo:
         CelRuntimeError: unknown.
     """
     if ":" not in name:
-        if name in ("", "UTC"):
+        if name in ("", "UTC", "Local"):  # a scheduler runs in UTC
             return UTC
         try:
             return ZoneInfo(name)
@@ -234,11 +253,9 @@ def _zone(name: str) -> tzinfo:
         raise CelRuntimeError(f'strconv.Atoi: parsing "{name[:40]}": invalid syntax') from None
 
 
-def _moment(value: Timestamp, zone: str) -> datetime:
-    try:
-        return (_EPOCH + timedelta(seconds=value.nanos // _NANOS)).astimezone(_zone(zone))
-    except OverflowError:
-        raise CelRuntimeError("timestamp overflow") from None
+def _moment(value: Timestamp, zone: str) -> tuple[datetime, int]:
+    moment, years = _shifted(value.nanos // _NANOS)
+    return moment.astimezone(_zone(zone)), years
 
 
 def _milliseconds(value: Timestamp) -> int:
@@ -246,7 +263,7 @@ def _milliseconds(value: Timestamp) -> int:
 
 
 _FIELDS: Final[Mapping[str, Callable[[datetime], int]]] = {
-    "getFullYear": lambda moment: moment.year,
+    "getFullYear": lambda moment: moment.year,  # the caller adds the years that it was moved by
     "getMonth": lambda moment: moment.month - 1,
     "getDayOfYear": lambda moment: moment.timetuple().tm_yday - 1,
     "getDayOfMonth": lambda moment: moment.day - 1,
@@ -276,8 +293,10 @@ def _field(name: str) -> Callable[..., object]:
             return -quotient if value.nanos < 0 else quotient  # type: ignore[no-any-return]
         if cls is not Timestamp or (zone and zone[0].__class__ is not str):
             raise no_such_overload(name, value, *zone)
-        moment = _moment(value, zone[0] if zone else "UTC")
-        return _milliseconds(value) if field is None else field(moment)
+        moment, years = _moment(value, zone[0] if zone else "UTC")
+        if field is None:
+            return _milliseconds(value)
+        return field(moment) + (years if name == "getFullYear" else 0)
 
     return method
 

@@ -1,5 +1,7 @@
 """One device and short ways to ask it something."""
 
+from typing import Any
+
 from allocator.cel import DeviceValues, compile_selector, prepare_device
 from allocator.errors import CelCompileError, CelRuntimeError
 from allocator.model.devices import Device, DeviceAttribute, DeviceCapacity
@@ -12,7 +14,7 @@ REFUSED = "compile error"
 
 def attributes(**changes):
     """Attributes of every type; a keyword adds or replaces one (`string="x"`-style dicts)."""
-    values = {
+    values: dict[str, dict[str, Any]] = {
         "model": {"string": "A100"},
         "count": {"int_": 4},
         "flag": {"bool_": True},
