@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from scheduler.cli.config_file import load_settings
 from scheduler.cli.app import run
+from scheduler.cli.config_file import load_settings
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
