@@ -5,11 +5,13 @@ Source: pkg/apis/resource/v1/defaults.go, the registry strategies; dra-allocator
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from allocator.features import Features
 
 Json = dict[str, Any]
+
+_RESULTS: Final = ("status", "allocation", "devices", "results")
 
 
 def with_defaults(kind: str, obj: Json) -> Json:
@@ -20,7 +22,8 @@ def with_defaults(kind: str, obj: Json) -> Json:
     `timeAdded` of taints is left alone: it would make the result depend on the clock.
     """
     if kind == "ResourceClaim":
-        return dict(_at(obj, ("spec", "devices", "requests"), _each(_default_request)))
+        changed = _at(obj, ("spec", "devices", "requests"), _each(_default_request))
+        return dict(_at(changed, _RESULTS, _each(_default_result)))
     if kind == "ResourceClaimTemplate":
         path = ("spec", "spec", "devices", "requests")
         return dict(_at(obj, path, _each(_default_request)))
@@ -81,6 +84,10 @@ def _default_device_request(request: Any) -> Any:
     return dict(_at(changed, ("tolerations",), _each(_default_toleration)))
 
 
+def _default_result(result: Json) -> Json:
+    return dict(_at(result, ("tolerations",), _each(_default_toleration)))
+
+
 def _default_toleration(toleration: Json) -> Json:
     return toleration if toleration.get("operator") else {**toleration, "operator": "Equal"}
 
@@ -89,8 +96,9 @@ def without_disabled_fields(kind: str, obj: Json, features: Features) -> Json:
     """Drop the fields whose feature gate is off, as the API server does when an object is created."""
     match kind:
         case "ResourceClaim":
+            pruned = _at(obj, ("spec", "devices"), lambda devices: _prune_claim(devices, features))
             return dict(
-                _at(obj, ("spec", "devices"), lambda devices: _prune_claim(devices, features))
+                _at(pruned, _RESULTS, _each(lambda result: _prune_result(result, features)))
             )
         case "ResourceClaimTemplate":
             path = ("spec", "spec", "devices")
@@ -134,6 +142,10 @@ def _prune_claim(devices: Any, features: Features) -> Any:
 
     pruned = _at(devices, ("requests",), _each(request))
     return _at(pruned, ("constraints",), _each(constraint))
+
+
+def _prune_result(result: Json, features: Features) -> Json:
+    return _without(result, (features.optional_node_operations, "skipNodeOperations"))
 
 
 def _prune_slice(spec: Any, features: Features) -> Any:
