@@ -86,7 +86,6 @@ class Engine:
         self._repelling = RepellingPods()
         self._shared: SharedView | WholeView | None = None
         self._shared_of: ClusterSnapshot | None = None
-        self._names: tuple[ClusterSnapshot, list[str]] | None = None
 
     @property
     def reused(self) -> int:
@@ -115,18 +114,29 @@ class Engine:
         self.looked_up += 1
         verdict = self._verdict(state, node, self._shared_view(state))
         self._account(state, known)
+        asked.question.end_attempt()
         return asked.verdict(verdict)
 
     def filter_nodes(self, state: CycleState, names: Iterable[str] | None = None) -> FilterResult:
         """As `cycle.filter_nodes`: all nodes, or those named, in order."""
-        names = self._all_names(state.snapshot) if names is None else list(names)
-        verdicts = self._scan(state, names, len(names) + 1)
+        names = list(state.snapshot.nodes if names is None else names)
+        verdicts, _ = self._scan(state, names, len(names) + 1, None)
         return self._concluded(state, verdicts, len(names))
 
-    def decide(self, state: CycleState) -> Decision | FilterResult:
+    def decide(
+        self, state: CycleState, max_searches: int | None = None
+    ) -> Decision | FilterResult | None:
         """Choose a node, or say why there is none. Looks at nodes only until enough of them fit.
 
         The nominated node is taken if it fits. Now and then the choice is run again without memory.
+
+        Args:
+            state: of the attempt.
+            max_searches: after so many searches take the best node found, or stop; None: no limit.
+
+        Returns:
+            A decision, a failure, or None when it stopped without either: call again, in a new attempt. What has been
+            searched is remembered, so that each call comes further.
         """
         nominated = state.snapshot.nodes.get(state.pod.status.nominated_node_name)
         if nominated is not None:
@@ -137,15 +147,18 @@ class Engine:
         failure = asked.question.failure
         if failure is not None and failure[0] is state.snapshot and not state.allocated:
             return asked.result(failure[1])
-        names = self._all_names(state.snapshot)
-        start = self._start % len(names) if len(names) > self._enough else 0
-        in_turn = chain(islice(names, start, None), islice(names, start))
-        verdicts = self._scan(state, in_turn, self._enough)
-        self._start = start + len(verdicts)
+        nodes = state.snapshot.nodes
+        start = self._start % len(nodes) if len(nodes) > self._enough else 0
+        in_turn = chain(islice(nodes, start, None), islice(nodes, start))
+        verdicts, is_cut = self._scan(state, in_turn, self._enough, max_searches)
         fitting = {name: each for name, each in verdicts.items() if each.status is SUCCESS}
+        if is_cut and (not fitting or len(nodes) <= self._enough):
+            return None
+        self._start = start + len(verdicts)
         if not fitting or next(reversed(verdicts.values())).ends_attempt:
-            return self._concluded(state, verdicts, len(names))
+            return self._concluded(state, verdicts, len(nodes))
         name = self._best(state, fitting)
+        asked.question.end_attempt()
         decision = Decision(name, asked.verdict(fitting[name]))
         if self._is_to_be_checked() and not self.confirms(state, name, decision.verdict):
             result = asked.result(cycle.filter_nodes(state))
@@ -182,11 +195,6 @@ class Engine:
         self.memo.put(key, question)
         return question
 
-    def _all_names(self, snapshot: ClusterSnapshot) -> list[str]:
-        if self._names is None or self._names[0].nodes is not snapshot.nodes:
-            self._names = (snapshot, list(snapshot.nodes))
-        return self._names[1]
-
     def _shared_view(self, state: CycleState) -> SharedView | WholeView:
         """What all nodes see; the same object while nothing of it changes."""
         devices = state.snapshot.devices
@@ -198,10 +206,15 @@ class Engine:
         self._shared_of = state.snapshot
         return self._shared
 
-    def _scan(self, state: CycleState, names: Iterable[str], enough: int) -> dict[str, NodeVerdict]:
+    def _scan(
+        self, state: CycleState, names: Iterable[str], enough: int, max_searches: int | None
+    ) -> tuple[dict[str, NodeVerdict], bool]:
         """Verdicts about anonymous claims, node by node, until enough fit or an error ends the attempt.
 
         This is the inner loop of scheduling: a node whose answer is current costs some comparisons of addresses.
+
+        Returns:
+            The verdicts, and whether nodes are left because there were too many searches.
         """
         answers = state.question.question.answers
         nodes, devices = state.snapshot.nodes, state.snapshot.devices
@@ -211,7 +224,12 @@ class Engine:
         known = len(answers)
         verdicts: dict[str, NodeVerdict] = {}
         found = 0
+        last_search = None if max_searches is None else self.searches + max_searches
+        is_cut = False
         for name in names:
+            if last_search is not None and self.searches >= last_search:
+                is_cut = True
+                break
             node = nodes.get(name)
             if node is None:
                 verdicts[name] = cycle.UNKNOWN_NODE
@@ -231,7 +249,7 @@ class Engine:
                 break
         self.looked_up += len(verdicts)
         self._account(state, known)
-        return verdicts
+        return verdicts, is_cut
 
     def _concluded(
         self, state: CycleState, verdicts: dict[str, NodeVerdict], total: int
@@ -245,6 +263,7 @@ class Engine:
             and len(verdicts) == total == len(state.snapshot.nodes)
         ):
             asked.question.failure = (state.snapshot, result)
+        asked.question.end_attempt()
         return asked.result(result)
 
     def _best(self, state: CycleState, fitting: dict[str, NodeVerdict]) -> str:
@@ -282,8 +301,8 @@ class Engine:
             return answer.settle(answer.verdict, devices, shared)
         verdict = dynamic_resources.filter_node(state, node, lambda *_: _outcome(answer))
         if _depends_on_time(answer.outcome):
-            answer.outcome = answer.verdict = None
-        elif not state.allocated:
+            asked.question.timed_out.add(node.name)
+        if not state.allocated:
             verdict = answer.settle(replace(verdict, score_memo=ScoreMemo()), devices, shared)
         return verdict
 

@@ -178,10 +178,11 @@ class Question:
         prepared: the anonymous claims, ready for the search; None without claims.
         classes: (name, content) of each class that a claim names; None: it does not exist.
         answers: node name -> the last answer.
+        timed_out: nodes whose answer may be another one the next time; kept for one attempt only.
         failure: the snapshot at which no node could do, and what they said of anonymous claims.
     """
 
-    __slots__ = ("answers", "classes", "failure", "key", "prepared")
+    __slots__ = ("answers", "classes", "failure", "key", "prepared", "timed_out")
 
     def __init__(
         self,
@@ -193,7 +194,16 @@ class Question:
         self.prepared = prepared
         self.classes = classes
         self.answers: dict[str, Answer] = {}
+        self.timed_out: set[str] = set()
         self.failure: tuple[ClusterSnapshot, FilterResult] | None = None
+
+    def end_attempt(self) -> None:
+        """Forget what only this attempt may use."""
+        for name in self.timed_out:
+            self.answers.pop(name, None)
+        if self.timed_out:
+            self.failure = None
+            self.timed_out.clear()
 
     def is_current(self, classes: Mapping[str, DeviceClass]) -> bool:
         """Whether all classes it names are still the same objects."""

@@ -1,7 +1,8 @@
 """Running pods with anti-affinity, kept by node: there are few, and they change seldom."""
 
 from collections.abc import Iterable, Mapping
-from itertools import chain
+from itertools import chain, compress
+from operator import is_not
 
 from scheduler.framework.cycle_state import RepellingPod
 from scheduler.model import ClusterSnapshot, NodeInfo
@@ -25,14 +26,18 @@ class RepellingPods:
         return chain.from_iterable(self._by_node.values())
 
     def _refresh(self, nodes: Mapping[str, NodeInfo]) -> None:
+        old = self._nodes
         # Both are in the order of names: as many nodes, and each changed one in its old place, are the same nodes.
-        pairs = zip(self._nodes.values(), nodes.values(), strict=False)
-        changes = [(known, new) for known, new in pairs if known is not new]
-        is_same_nodes = len(self._nodes) == len(nodes)
-        if not is_same_nodes or any(known.name != new.name for known, new in changes):
+        # Compared without a step of Python a node: this runs for every pod, over all nodes.
+        is_changed = list(map(is_not, old.values(), nodes.values()))
+        changed = list(compress(nodes.values(), is_changed))
+        before = compress(old.values(), is_changed)
+        if len(old) != len(nodes) or any(
+            o.name != n.name for o, n in zip(before, changed, strict=True)
+        ):
             self._by_node = {}
-            changes = [(new, new) for new in nodes.values()]
-        for _, node in changes:
+            changed = list(nodes.values())
+        for node in changed:
             found = repelling_on(node)
             if found:
                 self._by_node[node.name] = found

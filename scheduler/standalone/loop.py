@@ -8,7 +8,6 @@ Source: scheduler-and-claims 7; reliability 2.1.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -31,6 +30,10 @@ from scheduler.standalone.reports import Events, PodConditions, Reports
 
 SLICE_SECONDS: Final = 0.01
 SWEEP_SECONDS: Final = 60.0
+SLICE_SEARCHES: Final = (
+    32  # nodes searched at a time: a slice is not over before its first decision is
+)
+MAX_SLICES: Final = 1_000  # for one pod; then it is decided in one go, come what may
 NOT_LEADER_PAUSE_SECONDS: Final = 0.1
 
 
@@ -176,6 +179,9 @@ class StandaloneLoop:
         self._tasks: set[asyncio.Task[None]] = set()
         self._work = asyncio.Event()
         self._is_stopping = False
+        self._unfinished: tuple[QueuedPod, int] | None = (
+            None  # a pod being decided, slices it has had
+        )
         self.queue = SchedulingQueue(self._claims_resolve)
 
     async def run(self) -> None:
@@ -254,8 +260,9 @@ class StandaloneLoop:
 
     def _forget(self, uid: str) -> None:
         self.queue.delete(uid)
-        self._first_seen.pop(uid, None)
         self._reports.forget(uid)
+        if self._binder.chain(uid) is None:  # else the end of the bind still wants to know
+            self._first_seen.pop(uid, None)
 
     def _sweep(self, now: float) -> None:
         self.queue.sweep(now)
@@ -271,10 +278,14 @@ class StandaloneLoop:
         """Decide until the slice is over, the binder is full, or no pod is ready."""
         began = now = self._clock.monotonic()
         while self._can_decide() and now - began < SLICE_SECONDS:
-            queued = self.queue.pop(now)
+            queued, slices = self._unfinished or (self.queue.pop(now), 0)
             if queued is None:
                 return
-            self._try(queued)
+            self._unfinished = None
+            limit = SLICE_SEARCHES if slices < MAX_SLICES else None
+            if not self._try(queued, limit):
+                self._unfinished = (queued, slices + 1)
+                return
             after = self._clock.monotonic()
             self._metrics.decision(after - now)
             now = after
@@ -285,7 +296,7 @@ class StandaloneLoop:
         await asyncio.sleep(0)
         if self._work.is_set() or self._is_stopping:
             return
-        if self._can_decide() and self.queue.has_active(now):
+        if self._can_decide() and (self._unfinished is not None or self.queue.has_active(now)):
             return
         until = sweep_at
         next_at = self.queue.next_at()
@@ -304,23 +315,27 @@ class StandaloneLoop:
                 task.cancel()
             await asyncio.gather(timer, work, return_exceptions=True)
 
-    def _try(self, queued: QueuedPod) -> None:
-        """One attempt, from the pod's newest version to a bind that is under way."""
+    def _try(self, queued: QueuedPod, max_searches: int | None) -> bool:
+        """One attempt, from the pod's newest version to a bind that is under way; False if it needs another slice."""
         uid = queued.pod.metadata.uid
+        if self.queue.get(uid) is not queued:
+            return True  # gone, between two slices
         pod = self._cache.pod(uid) or queued.pod
         if not self._is_ours(pod) or self._binder.chain(uid) is not None:
             self.queue.delete(uid)
-            return
+            return True
         state = self._engine.pre_filter(pod, self._cache)
         if isinstance(state, Status):
             total = len(self._cache.snapshot().nodes)
             rejected_by = {state.plugin} if state.plugin else set()
             self._refused(pod, state, rejected_by, cycle.pod_failure_message(state, total))
-            return
-        decision = self._engine.decide(state)
+            return True
+        decision = self._engine.decide(state, max_searches)
+        if decision is None:
+            return False
         if isinstance(decision, FilterResult):
             self._none_fits(state, decision)
-            return
+            return True
         chain = self._binder.start(
             state.pod,
             decision.node_name,
@@ -329,6 +344,7 @@ class StandaloneLoop:
             recheck_node(state, decision.node_name, self._cache),
         )
         self._spawn(self._finish(state, chain, self._clock.monotonic()))
+        return True
 
     def _none_fits(self, state: CycleState, result: FilterResult) -> None:
         failure = result.failure or cycle.NO_NODES
@@ -362,8 +378,7 @@ class StandaloneLoop:
 
     async def _finish(self, state: CycleState, chain: Chain, began: float) -> None:
         """Wait for a bind to end, however long its writes take: until then the pod may not be tried again."""
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait({chain.task})
+        await asyncio.wait({chain.task})
         uid = chain.pod.metadata.uid
         now = self._clock.monotonic()
         self._work.set()
@@ -371,12 +386,12 @@ class StandaloneLoop:
             self.queue.failed(uid, (), now, is_error=True)
             self.queue.on_release(now)
             self._metrics.bind("failed", now - began)
-            return
-        outcome = chain.task.result()
-        if outcome.is_bound:
+        elif chain.task.result().is_bound:
             self._bound(chain, now, began)
         else:
-            self._not_bound(state, outcome, now, began)
+            self._not_bound(state, chain.task.result(), now, began)
+        if uid not in self.queue:
+            self._first_seen.pop(uid, None)
 
     def _bound(self, chain: Chain, now: float, began: float) -> None:
         uid = chain.pod.metadata.uid

@@ -55,8 +55,8 @@ class Reports:
         """Tell that an attempt failed; silent if the pod says so already. The oldest report goes when too many wait."""
         uid = pod.metadata.uid
         self._pending.pop(uid, None)
-        newest = self._reader.pod(uid) or pod
-        if _says(newest, reason.message, is_error=is_error):
+        newest = self._reader.pod(uid)
+        if newest is None or _says(newest, reason.message, is_error=is_error):
             return
         self._pending[uid] = _Report(newest, reason, is_error)
         if len(self._pending) > MAX_PENDING:

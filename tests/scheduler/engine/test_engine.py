@@ -13,6 +13,7 @@ import pytest
 
 from allocator.model.claims import ResourceClaim
 from allocator.model.hooks import enc_hook
+from allocator.outcome import ReasonKind
 from allocator.snapshot import NOTHING_USED, Snapshot
 from scheduler import cycle
 from scheduler.engine import Decision, Engine
@@ -209,7 +210,7 @@ class Story:
         state = self.engine.pre_filter(waiting, self.world.cache)
         assert isinstance(state, CycleState)
         decision = self.engine.decide(state)
-        if isinstance(decision, FilterResult):
+        if not isinstance(decision, Decision):
             return
         allocations = decision.verdict.allocations
         self.world.bind(waiting, decision.node_name, dict(allocations))
@@ -566,6 +567,7 @@ def test_with_few_nodes_the_choice_is_that_of_the_plain_cycle(seed: int) -> None
             assert name is None
             assert summed_up(decision) == summed_up(plain)
         else:
+            assert decision is not None
             assert decision.node_name == name
             assert told(decision.verdict) == told(plain.fitting[decision.node_name])
 
@@ -612,3 +614,50 @@ def test_a_wrong_memory_is_noticed_and_dropped_and_the_plain_answer_used(
     assert [result.device for result in given] == ["gpu-1"]
     assert engine.mismatches == 1
     assert len(engine.memo) == 0
+
+
+def test_a_decision_can_be_made_in_slices() -> None:
+    world = World(*gpu_nodes(10), claim("c"))
+    engine = engine_for()
+    answers = []
+    for _ in range(4):
+        state = engine.pre_filter(pod(claims=["c"]), world.cache)
+        assert isinstance(state, CycleState)
+        answers.append(engine.decide(state, max_searches=3))
+
+    assert answers[:3] == [None, None, None]
+    assert isinstance(answers[3], Decision)
+    assert engine.searches == 10
+
+
+def test_among_many_nodes_a_slice_takes_the_best_it_has_found() -> None:
+    world = World(*gpu_nodes(10), claim("c"))
+    engine = engine_for(enough_nodes=6)
+    state = engine.pre_filter(pod(claims=["c"]), world.cache)
+    assert isinstance(state, CycleState)
+
+    assert isinstance(engine.decide(state, max_searches=3), Decision)
+    assert engine.searches == 3
+
+
+def test_a_search_that_ran_out_of_time_is_not_remembered_beyond_its_attempt() -> None:
+    late = True
+    env = environment(start_deadline=lambda: lambda: late)
+    world = World(*gpu_nodes(2), claim("c"))
+    engine = engine_for(env)
+
+    def decided() -> Decision | FilterResult | None:
+        state = engine.pre_filter(pod(claims=["c"]), world.cache)
+        assert isinstance(state, CycleState)
+        return engine.decide(state, max_searches=1)
+
+    assert decided() is None
+    failed = decided()
+    assert isinstance(failed, FilterResult)
+    assert failed.failure is not None
+    assert failed.failure.reason is not None
+    assert failed.failure.reason.kind is ReasonKind.DEADLINE_EXCEEDED
+
+    late = False
+    assert decided() is None
+    assert isinstance(decided(), Decision)

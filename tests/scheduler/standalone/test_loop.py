@@ -448,3 +448,42 @@ async def test_the_more_important_pod_gets_the_last_device(priority: str) -> Non
 
         winner = "late" if priority else "early"
         assert await it.node_of(winner) == "n1"
+
+
+async def test_a_question_with_many_nodes_is_decided_over_several_slices() -> None:
+    async with running(*((f"n{number}", 1) for number in range(70))) as it:
+        it.core.leads = False
+        await it.world.claim("c", count=2)
+        await it.world.pod("p", "c")
+        await it.settled()
+        counts = []
+        it.core.leads = True
+        await it.world.node("x")
+
+        for _ in range(40):
+            counts.append(it.core.engine.searches)
+            await asyncio.sleep(0)
+        await it.settled()
+
+        steps = [after - before for before, after in itertools.pairwise(counts)]
+        assert max(steps) == 32
+        assert (await it.condition("p"))[0] == "Unschedulable"
+
+
+async def test_a_pod_deleted_between_two_slices_is_dropped() -> None:
+    async with running(*((f"n{number}", 1) for number in range(70))) as it:
+        it.core.leads = False
+        await it.world.claim("c", count=2)
+        created = await it.world.pod("p", "c")
+        await it.settled()
+        it.core.leads = True
+        await it.world.node("x")
+        while it.core.engine.searches < 32:
+            await asyncio.sleep(0)
+
+        it.loop.queue.delete(await uid_of(created))
+        await it.settled()
+
+        assert it.core.engine.searches < 70
+        await it.world.pod("q")
+        assert await it.node_of("q") != ""
