@@ -103,7 +103,7 @@ class SliceFacts:
             for device in devices
             for entry in device.consumes_counters or ()
         )
-        self.last_pool: tuple[Any, ...] | None = None
+        self.last_pool: tuple[object, Pool] | None = None
 
     def values(self, index: int, *, hide_sharing: bool) -> DeviceValues:
         """Device variables for CEL; the stable allocator hides `device.allowMultipleAllocations`."""
@@ -299,21 +299,13 @@ def _remembered(
 ) -> Pool:
     """Build a pool, or take the one built last from the same slices."""
     facts = facts_of(kept[0])
+    made_from = (tuple(kept), tuple(whole or ()), rules)  # slices are compared by identity
     last = facts.last_pool
-    if (
-        last is not None
-        and last[2] == rules
-        and _same(last[0], kept)
-        and _same(last[1] or (), whole or ())
-    ):
-        return last[3]  # type: ignore[no-any-return]
+    if last is not None and last[0] == made_from:
+        return last[1]
     pool = _build(pool_id, kept, whole, rules)
-    facts.last_pool = (tuple(kept), tuple(whole) if whole else None, rules, pool)
+    facts.last_pool = (made_from, pool)
     return pool
-
-
-def _same(left: Sequence[PreparedSlice], right: Sequence[PreparedSlice]) -> bool:
-    return len(left) == len(right) and all(a is b for a, b in zip(left, right, strict=True))
 
 
 def _unusable(

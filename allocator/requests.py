@@ -63,6 +63,7 @@ class Alternative:
         capacity: raw capacity name -> amount wanted.
         derived: fully qualified name -> expression, seen by constraints of this alternative alone.
         constraints: indexes of the claim's constraints that apply.
+        key: claim and request index.
         selector_question: key of the selector answers in a slice.
         capacity_question: key of the capacity answers in a slice.
     """
@@ -82,6 +83,7 @@ class Alternative:
     capacity: Mapping[str, Quantity] | None
     derived: Mapping[str, str]
     constraints: tuple[int, ...]
+    key: tuple[int, int]
     selector_question: object
     capacity_question: object
 
@@ -312,6 +314,7 @@ class _Preparation:
                 or name in constraint.requests
                 or plain in constraint.requests
             ),
+            key=at[:2],
             selector_question=("selectors", self._stable, of_class + own),
             capacity_question=(
                 "capacity",

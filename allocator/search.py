@@ -6,12 +6,13 @@ stack is explicit: a pod with many claims does not run into Python's recursion l
 Source: allocateOne, allocateDevice in structured/internal/*/allocator_*.go; dra-allocator 3.3 to 3.8.
 """
 
+import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from allocator.capacity import add_amounts, fits
+from allocator.capacity import Consumption, add_amounts, fits
 from allocator.constraints import REJECTED
 from allocator.counters import (
     Available,
@@ -22,7 +23,7 @@ from allocator.counters import (
     charge,
     join_groups,
 )
-from allocator.model.devices import DeviceCounterConsumption
+from allocator.model.devices import DeviceAttribute, DeviceCounterConsumption
 from allocator.model.nodes import Node
 from allocator.outcome import Fatal, Reason, ReasonKind
 from allocator.pools import Candidate, Pool, PoolState, facts_of
@@ -213,8 +214,9 @@ class Search:
         self._node = node
         self._pools = pools
         self._allocated = allocated
-        self._limits = limits
-        self._budget = limits.budget
+        self._budget = sys.maxsize if limits.budget is None else limits.budget
+        self._should_stop = limits.should_stop
+        self._pause_at = min(self._budget, _STOP_EVERY) + 1
         self._reporter: Reporter | None = None if reporter is NULL_REPORTER else reporter
         self._selectors = prepared.selectors
         self._consumable = features.consumable_capacity
@@ -242,6 +244,8 @@ class Search:
         self._groups: dict[tuple[int, str], GroupState] = {}
         self._states: list[list[Any]] = [[None] * len(c.constraints) for c in prepared.claims]
 
+        self._answers: dict[tuple[tuple[int, int], int], list[Any]] = {}
+        self._attributes: dict[tuple[str, int], DeviceAttribute | None] = {}
         self._available: dict[int, Available] = {}
         self._group_baseline: dict[int, dict[str, GroupState]] = {}
         self._all: dict[tuple[int, int, int], tuple[int, ...]] = {}
@@ -324,14 +328,13 @@ class Search:
 
     def _is_wanted(self, alternative: Alternative, place: int) -> bool:
         """Say whether a device is one of "all": selectable, and large enough when nobody uses it."""
-        candidate = self._candidates[place]
-        if not self._is_selectable(alternative, candidate, place):
+        answer = self._answers_to(alternative)[place] = self._judge(alternative, place)
+        if answer.__class__ is int:
+            self._refuse(alternative, place, answer)
             return False
-        if self._consumable:
-            amounts = consumption_of(alternative, candidate, fractional=self._fractional)
-            if amounts is None or not amounts.fits_empty:
-                self._refuse(alternative, place, CAPACITY)
-                return False
+        if self._consumable and not answer.fits_empty:
+            self._refuse(alternative, place, CAPACITY)
+            return False
         return True
 
     # The search
@@ -406,7 +409,8 @@ class Search:
             self.reached = (c, r)
         request = requests[r]
         alternative = request.alternatives[choice or 0]
-        self._check_stop(alternative)
+        if self._should_stop is not None:
+            self._check_stop(alternative)
         if choice is None and request.first_available:
             self._stack.append(_Choice(alternative, 0, 0, self._trail.mark()))
             self._trail.put(self._selected, (c, r), 0)
@@ -422,7 +426,9 @@ class Search:
             return None
         mark = self._trail.mark()
         if alternative.all_devices:
-            self._count_candidate(alternative)
+            self.tried += 1
+            if self.tried >= self._pause_at:
+                self._pause(alternative)
             if not self._place(alternative, self._all[_key(alternative)][k], must=True):
                 return None
             self._stack.append(_Next(alternative, k, 0, mark))
@@ -471,22 +477,23 @@ class Search:
     def _advance(self, frame: _Exact) -> _Todo | None:
         """Place the next device that will do, from the frame's position on."""
         alternative = frame.alternative
-        candidates = self._candidates
+        answers = self._answers_to(alternative)
         exclusive, taken = self._exclusive, self._taken
         admin, bit = alternative.admin_access, 1 << alternative.claim
-        for place in range(frame.position, len(candidates)):
-            self._count_candidate(alternative)
-            if admin:
-                busy = bool(taken.get(place, 0) & bit)
-            else:
-                busy = place in exclusive or place in taken
-            if busy:
+        for place in range(frame.position, len(answers)):
+            self.tried += 1
+            if self.tried >= self._pause_at:
+                self._pause(alternative)
+            if taken.get(place, 0) & bit if admin else place in exclusive or place in taken:
                 self._refuse_busy(alternative, place)
                 continue
-            candidate = candidates[place]
-            if not self._is_selectable(alternative, candidate, place):
+            answer = answers[place]
+            if answer is None:
+                answer = answers[place] = self._judge(alternative, place)
+            if answer.__class__ is int:
+                self._refuse(alternative, place, answer)
                 continue
-            if self._consumable and not self._capacity_fits(alternative, candidate, place):
+            if self._consumable and not self._has_room(answer, place):
                 self._refuse(alternative, place, CAPACITY)
                 continue
             if self._place(alternative, place, must=False):
@@ -498,7 +505,7 @@ class Search:
                     frame.number + 1,
                     place + 1,
                 )
-        frame.position = len(candidates)
+        frame.position = len(answers)
         return None
 
     def _needed(self, alternative: Alternative) -> int:
@@ -508,23 +515,33 @@ class Search:
 
     # One device
 
-    def _is_selectable(self, alternative: Alternative, candidate: Candidate, place: int) -> bool:
-        if candidate.waits and not self._binding:
-            self._refuse(alternative, place, GATED)
-            return False
-        if self._selectors.selects(alternative, candidate, self._node):
-            return True
-        self._refuse(alternative, place, NO_MATCH)
-        return False
+    def _answers_to(self, alternative: Alternative) -> list[Any]:
+        """What `_judge` said of each device for an alternative; None where it was not asked."""
+        key = (alternative.key, alternative.index)
+        answers = self._answers.get(key)
+        if answers is None:
+            answers = self._answers[key] = [None] * len(self._candidates)
+        return answers
 
-    def _capacity_fits(self, alternative: Alternative, candidate: Candidate, place: int) -> bool:
+    def _judge(self, alternative: Alternative, place: int) -> Any:
+        """What no other placement changes: a stage, or what the request consumes of the device (True: nothing)."""
+        candidate = self._candidates[place]
+        if candidate.waits and not self._binding:
+            return GATED
+        if not self._selectors.selects(alternative, candidate, self._node):
+            return NO_MATCH
+        if not self._consumable:
+            return True
         amounts = consumption_of(alternative, candidate, fractional=self._fractional)
-        if amounts is None:
-            return False
+        return CAPACITY if amounts is None else amounts
+
+    def _has_room(self, amounts: Consumption, place: int) -> bool:
+        """Say whether a device has the capacity left."""
         others, own = self._consumed_by_others.get(place), self._sharing.get(place)
         if others is None and own is None:
             return amounts.fits_empty
-        return fits(amounts.amounts, candidate.device.capacity or {}, others or {}, own or {})
+        capacities = self._candidates[place].device.capacity or {}
+        return fits(amounts.amounts, capacities, others or {}, own or {})
 
     def _place(self, alternative: Alternative, place: int, *, must: bool) -> bool:
         """Place a device, or change nothing. `must`: a constraint in the way ends the attempt (mode All)."""
@@ -560,11 +577,10 @@ class Search:
                 return IN_USE
         elif place in self._exclusive or place in self._taken:
             return IN_USE
-        if candidate.skips and self._prepared.experimental:
-            if not self._prepared.features.optional_node_operations:
-                return GATED
-            if NODE_OPERATIONS_FEATURE not in self._node.declared_features:
-                return NODE_LACKS
+        if candidate.skips:
+            stage = self._skip_operations()
+            if stage != PLACED:
+                return stage
         if candidate.consumes:
             stage = self._try_counters(candidate, place, shareable=shareable)
             if stage != PLACED:
@@ -575,12 +591,24 @@ class Search:
             and first_untolerated(candidate.blocking_taints, alternative.tolerations or ())
         ):
             return TAINTED
-        if alternative.constraints and not self._try_constraints(alternative, candidate):
+        if alternative.constraints and not self._try_constraints(alternative, place):
             return CONSTRAINED
-        if must and self._consumable and not self._capacity_fits(alternative, candidate, place):
+        if (
+            must  # otherwise it was looked at before
+            and self._consumable
+            and not self._has_room(self._answers_to(alternative)[place], place)
+        ):
             return CAPACITY
         self._commit(alternative, candidate, place, shareable=shareable)
         return PLACED
+
+    def _skip_operations(self) -> int:
+        """Say whether a device whose slice skips node operations may be used here."""
+        if not self._prepared.experimental:
+            return PLACED  # the other allocators do not know the field
+        if not self._prepared.features.optional_node_operations:
+            return GATED
+        return PLACED if NODE_OPERATIONS_FEATURE in self._node.declared_features else NODE_LACKS
 
     def _try_counters(self, candidate: Candidate, place: int, *, shareable: bool) -> int:
         if not self._partitionable:
@@ -640,12 +668,12 @@ class Search:
             self._trail.put(self._groups, key, join_groups(state, entry.compatibility_groups))
         return True
 
-    def _try_constraints(self, alternative: Alternative, candidate: Candidate) -> bool:
+    def _try_constraints(self, alternative: Alternative, place: int) -> bool:
         constraints = self._prepared.claims[alternative.claim].constraints
         states = self._states[alternative.claim]
         for number in alternative.constraints:
             constraint = constraints[number]
-            attribute = self._selectors.attribute(alternative, candidate, constraint.attribute)
+            attribute = self._attribute(alternative, place, constraint.attribute)
             if attribute is None:
                 return False
             state = constraint.extend(states[number], attribute)
@@ -654,15 +682,21 @@ class Search:
             self._trail.replace(states, number, state)
         return True
 
+    def _attribute(self, alternative: Alternative, place: int, name: str) -> DeviceAttribute | None:
+        if alternative.derived:
+            return self._selectors.attribute(alternative, self._candidates[place], name)
+        key = (name, place)
+        if key not in self._attributes:
+            found = self._selectors.attribute(alternative, self._candidates[place], name)
+            self._attributes[key] = found
+        return self._attributes[key]
+
     def _commit(
         self, alternative: Alternative, candidate: Candidate, place: int, *, shareable: bool
     ) -> None:
         consumed = None
         if shareable:
-            amounts = consumption_of(alternative, candidate, fractional=self._fractional)
-            if amounts is None:
-                raise AssertionError(f"{candidate.id} was placed without a consumption")
-            consumed = amounts.amounts
+            consumed = self._answers_to(alternative)[place].amounts
             own = self._sharing.get(place)
             self._trail.put(
                 self._sharing, place, consumed if own is None else add_amounts(own, consumed)
@@ -684,9 +718,9 @@ class Search:
 
     # Giving up, and saying why
 
-    def _count_candidate(self, alternative: Alternative) -> None:
-        self.tried += 1
-        if self._budget is not None and self.tried > self._budget:
+    def _pause(self, alternative: Alternative) -> None:
+        """Every now and then: is the budget used up, is the time over."""
+        if self.tried > self._budget:
             raise FatalError(
                 Fatal(
                     _reason(
@@ -697,12 +731,11 @@ class Search:
                     depends_on_node=True,
                 )
             )
-        if self.tried % _STOP_EVERY == 0:
-            self._check_stop(alternative)
+        self._pause_at = min(self._budget + 1, self.tried + _STOP_EVERY)
+        self._check_stop(alternative)
 
     def _check_stop(self, alternative: Alternative) -> None:
-        should_stop = self._limits.should_stop
-        if should_stop is not None and should_stop():
+        if self._should_stop is not None and self._should_stop():
             raise FatalError(
                 Fatal(
                     _reason(
@@ -716,13 +749,13 @@ class Search:
 
     def _refuse_busy(self, alternative: Alternative, place: int) -> None:
         """Note a device in use; its selectors were not asked, as upstream does not ask them."""
-        key = (alternative.claim, alternative.request)
+        key = alternative.key
         if place not in self._exclusive or alternative.admin_access:
             self.taken_from.setdefault(key, set()).add(place)
         self._refuse(alternative, place, IN_USE)
 
     def _refuse(self, alternative: Alternative, place: int, stage: int) -> None:
-        key = (alternative.claim, alternative.request)
+        key = alternative.key
         if stage > self.stages.get(key, -1):
             self.stages[key] = stage
         if self._reporter is not None:
