@@ -73,6 +73,7 @@ def main() -> None:
     start = time.process_time()
     devices = [device(at) for at in range(count)]
     print(f"build and prepare {count} devices: {time.process_time() - start:.2f} s")
+    programs: list[Program] = []
     start = time.process_time()
     for _ in range(20):
         programs = [compile_selector(text) for text in SELECTORS]

@@ -60,11 +60,13 @@ async def _one(plane: ControlPlane, name: str) -> float:
         flags = (f"--profile={name}", "--leader-elect=false")
         service = Service("extender", kubeconfig, plane.folder, port=free_port(), flags=flags)
         await service.start()
-        config = scheduler_config("1.37", name, service.url, None)
+        config, gates = scheduler_config("1.37", name, service.url, None)
         config["leaderElection"] = {"leaderElect": False}
         config["clientConnection"] = CONNECTION
         config["profiles"][0]["schedulerName"] = name
-        scheduler = await plane.start_scheduler(f"herd-{name}", config, plane.admin_identity)
+        scheduler = await plane.start_scheduler(
+            f"herd-{name}", config, plane.admin_identity, flags=gates
+        )
     try:
         return await _wait_times(plane, name)
     finally:

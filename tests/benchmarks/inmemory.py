@@ -102,7 +102,7 @@ def decide(nodes: int, pods: int) -> Decisions:
             raise RuntimeError(str(state))
         decision = engine.decide(state)
         if not isinstance(decision, Decision):
-            raise RuntimeError(str(decision.failure))
+            raise RuntimeError(str(decision))
         allocations = decision.verdict.allocations
         cluster.cache.hold(
             each.metadata.uid, {c.uid: (c.claim, allocations[c.uid]) for c in state.claims}

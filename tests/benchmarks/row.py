@@ -1,6 +1,7 @@
 """One measured row: ours, the peer's, their ratio, and what was to be reached."""
 
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from statistics import median
 
 import orjson
@@ -65,9 +66,7 @@ class Row:
                 "ok": self.is_ok,
                 "runs": [
                     {"ours": rounded(mine), "peer": rounded(theirs)}
-                    for mine, theirs in zip(
-                        self.ours, self.peer or [None] * len(self.ours), strict=False
-                    )
+                    for mine, theirs in zip_longest(self.ours, self.peer or [])
                 ],
                 "spread": rounded(spread),
                 **({"notes": self.notes} if self.notes else {}),

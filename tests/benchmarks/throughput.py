@@ -122,7 +122,7 @@ def do_nothing(profile: str) -> Runner:
 
 
 async def _with_kube_scheduler(bench: Bench, backlog: Backlog, url: str, profile: str) -> Binds:
-    config = scheduler_config("1.37", profile, url, None)
+    config, flags = scheduler_config("1.37", profile, url, None)
     config["leaderElection"] = {"leaderElect": False}
     config["clientConnection"] = CONNECTION
     for each in config["profiles"]:
@@ -132,7 +132,10 @@ async def _with_kube_scheduler(bench: Bench, backlog: Backlog, url: str, profile
     async def start() -> None:
         scheduler.append(
             await bench.plane.start_scheduler(
-                f"kube-scheduler-{profile}", config, bench.plane.admin_identity
+                f"kube-scheduler-{profile}",
+                config,
+                bench.plane.admin_identity,
+                flags=flags,
             )
         )
 
