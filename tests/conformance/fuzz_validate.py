@@ -5,15 +5,19 @@ sides may stop at different places of a broken part.
 """
 
 import copy
+import json
 import random
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from allocator.features import Features
-from scheduler.validation import Severity, validate_object
+from scheduler.api.defaults import with_defaults, without_disabled_fields
+from scheduler.validation import Severity, validate_claim_status, validate_object
 from tests.conformance import objects as o
 from tests.conformance.objects import Json
+from tests.conformance.record import fingerprint
 from tests.conformance.upstream import Oracle
 
 _LABEL = "resource.kubernetes.io/admin-access"
@@ -86,6 +90,10 @@ _EXTRA: dict[str, Json] = {
 }  # fmt: skip
 
 
+RECORD = Path(__file__).parent / "recorded" / "validate-1.37.jsonl"
+_RECORDED = 900
+
+
 def _nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     if path:
         yield path
@@ -143,8 +151,76 @@ def _change_object(rng: random.Random, value: Json, name: Any) -> None:
     value.clear()
 
 
+_STATUS: Json = {
+    "allocation": {
+        "devices": {
+            "results": [
+                o.result("d0", consumed={"m": 1}, share=1, tolerations=[o.toleration()]) | {"request": "r0"},
+                o.result("d1", bindingConditions=["ready"], bindingFailureConditions=["broken"]) | {"request": "r1/s0"},
+                o.result("d2", adminAccess=True) | {"request": "r0"},
+            ],
+            "config": [
+                {"source": "FromClass", "requests": ["r0"], "opaque": _OPAQUE},
+                {"source": "FromClaim", "requests": ["r1/s0"], "opaque": _OPAQUE},
+            ],
+        },
+        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [o.expression("metadata.name", "In", "n")]}]},
+    },
+    "reservedFor": [{"resource": "pods", "name": "p", "uid": "u1"}, {"resource": "pods", "name": "q", "uid": "u2"}],
+}  # fmt: skip
+
+
+def _status_question(rng: random.Random, name: str) -> Json:
+    """A status update: of a claim without or with an allocation, or of one being deleted."""
+    before = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        **copy.deepcopy(_BASES["ResourceClaim"]),
+    }
+    before["metadata"] |= {"uid": "uid", "resourceVersion": "1"}
+    if rng.random() < 0.1:
+        before["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0,
+                               "finalizers": ["resource.kubernetes.io/delete-protection"]}  # fmt: skip
+    after = copy.deepcopy(before) | {"status": copy.deepcopy(_STATUS)}
+    if rng.random() < 0.3:
+        before["status"] = copy.deepcopy(_STATUS)
+    for _ in range(rng.choice((1, 1, 2))):
+        paths = [path for path in _nodes(after["status"], ("status",)) if len(path) > 1]
+        if paths:
+            _change(rng, after, rng.choice(paths))
+    return {
+        "id": name,
+        "object": after,
+        "old": before,
+        "subresource": "status",
+        "adminNamespace": rng.random() < 0.8,
+    }
+
+
+def _as_beta1(obj: Json) -> None:
+    """Write a v1 object in the shape of v1beta1."""
+    spec = obj["spec"].get("spec", obj["spec"]) if isinstance(obj.get("spec"), dict) else {}
+    for device in _items(spec.get("devices") if obj["kind"] == "ResourceSlice" else None):
+        name = device.pop("name", None)
+        basic = dict(device)
+        device.clear()
+        device.update({"basic": basic} | ({} if name is None else {"name": name}))
+    claim = spec.get("devices")
+    for request in _items(claim.get("requests") if isinstance(claim, dict) else None):
+        exactly = request.pop("exactly", None)
+        if isinstance(exactly, dict):
+            request.update(exactly)
+    obj["apiVersion"] = "resource.k8s.io/v1beta1"
+
+
+def _items(value: Any) -> list[Json]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
 def question(rng: random.Random, name: str) -> Json:
-    """A good object with one to three changes."""
+    """A good object with one to three changes, in one of the versions; or a status update."""
+    if rng.random() < 0.15:
+        return _status_question(rng, name)
     base = rng.choice(list(_BASES))
     obj = copy.deepcopy(_BASES[base])
     kind = base if base[0].isupper() else "ResourceSlice"
@@ -156,6 +232,11 @@ def question(rng: random.Random, name: str) -> Json:
         paths = [path for path in _nodes(obj.get("spec", {}), ("spec",)) if len(path) > 1]
         if paths:
             _change(rng, obj, rng.choice(paths))
+    version = rng.random()
+    if version < 0.15 and kind != "DeviceTaintRule":
+        _as_beta1(obj)
+    elif version < 0.3:
+        obj["apiVersion"] = "resource.k8s.io/v1beta2"
     return {"id": name, "object": obj, "adminNamespace": rng.random() < 0.5}
 
 
@@ -164,18 +245,60 @@ def ours(asked: Json) -> list[tuple[str, str]]:
     labels = {_LABEL: "true"} if asked.get("adminNamespace") else {}
     namespaces = {"default": labels}
     features = Features.for_version("1.37")
+    if "old" in asked:
+        # The API server drops fields of closed gates and fills in defaults before it compares and checks.
+        before, after = (
+            with_defaults("ResourceClaim", without_disabled_fields("ResourceClaim", obj, features))
+            for obj in (asked["old"], asked["object"])
+        )
+        changed = validate_claim_status(before, after, namespaces=namespaces)
+        return [(item.path, item.message) for item in changed if item.severity is Severity.ERROR]
     found = validate_object(asked["object"], features=features, namespaces=namespaces)
     return [(item.path, item.message) for item in found if item.severity is Severity.ERROR]
 
 
 def difference(asked: Json, answer: Json) -> str | None:
     """What differs in the verdict, or None."""
+    if answer["result"] == "not comparable":
+        return None
     refused, mine = answer["result"] in ("invalid", "decode_error"), ours(asked)
     if refused == bool(mine):
         return None
     if refused:
         return f"upstream refuses: {answer['message'][:300]}"
     return f"only we refuse: {mine[:3]}"
+
+
+def _is_comparable(answer: Json) -> bool:
+    """Fields that nobody knows are dropped, with a warning, unless a client asks for strictness."""
+    return answer["result"] != "panic" and "unknown field" not in answer.get("message", "")
+
+
+def recorded_questions() -> list[Json]:
+    """The objects of the record, made again from their seeds."""
+    return [
+        question(random.Random(f"record/{number}"), f"object-{number:03}")
+        for number in range(_RECORDED)
+    ]
+
+
+def load_record() -> dict[str, Json]:
+    """Upstream's recorded verdicts by object."""
+    return {
+        item["id"]: item for item in (json.loads(line) for line in RECORD.read_text().splitlines())
+    }
+
+
+def write_record(oracle: Oracle) -> None:
+    """Ask upstream about the recorded objects; those with unknown fields are recorded as not comparable."""
+    lines = []
+    for asked in recorded_questions():
+        answer = oracle.ask(asked)
+        entry = {"id": asked["id"], "question": fingerprint(asked), "version": answer["version"],
+                 "result": answer["result"] if _is_comparable(answer) else "not comparable",
+                 "message": answer.get("message", "")[:300]}  # fmt: skip
+        lines.append(json.dumps(entry, sort_keys=True))
+    RECORD.write_text("\n".join(lines) + "\n")
 
 
 def run(oracle: Oracle, cases: int, seed: int, keep_going: int) -> bool:
@@ -186,8 +309,8 @@ def run(oracle: Oracle, cases: int, seed: int, keep_going: int) -> bool:
         asked = question(random.Random(f"{seed}/{number}"), f"object-{seed}-{number}")
         answer = oracle.ask(asked)
         outcomes[answer["result"]] += 1
-        if answer["result"] == "panic" or "unknown field" in answer.get("message", ""):
-            continue  # fields that nobody knows are dropped, with a warning, unless a client asks for strictness
+        if not _is_comparable(answer):
+            continue
         problem = difference(asked, answer)
         if problem is not None:
             differences += 1

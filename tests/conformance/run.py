@@ -89,6 +89,9 @@ def main(arguments: list[str]) -> int:
     with Oracle("allocate") as oracle:
         if options.record:
             write_record(oracle)
+            if options.objects:
+                with Oracle(program="validate") as validation:
+                    fuzz_validate.write_record(validation)
             return 0
         failed = check_record(oracle) > 0
         failed |= not fuzz.run(oracle, Compiler(), options.cases, options.seed, options.keep_going)

@@ -139,7 +139,7 @@ func respond(line []byte) (reply answer) {
 	} else {
 		var old runtime.Object
 		if old, _, err = decode(asked.Old); err == nil {
-			err = rest.BeforeUpdate(rules, ctx, systemFields(object), systemFields(old))
+			err = rest.BeforeUpdate(rules, ctx, object, old)
 		}
 	}
 	reply.Warnings = warnings.texts
