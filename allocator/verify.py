@@ -324,7 +324,7 @@ class _Check:
             if capacity is not None and amount > capacity.value:
                 self.fail("capacity-sufficient", placed.owner, f"{placed.id}: {name}")
 
-    def _amount_problem(
+    def _amount_problem(  # noqa: PLR0911 - one return a rule of the policy
         self, amount: Quantity, capacity: DeviceCapacity, requested: Quantity | None
     ) -> str:
         """Say what is wrong with a consumed amount, given what was asked for."""
@@ -338,6 +338,9 @@ class _Check:
         if policy is None or (amount == requested == policy.default):
             return "" if amount == requested else f"{amount} is not the {requested} asked for"
         if policy.valid_range is not None:
+            highest = policy.valid_range.max
+            if highest is not None and amount > highest and amount != policy.default:
+                return f"{amount} is above the maximum"
             return self._range_problem(amount, policy.valid_range, requested)
         if policy.valid_values:
             fitting = [value for value in policy.valid_values if value >= requested]
@@ -351,8 +354,6 @@ class _Check:
     def _range_problem(
         self, amount: Quantity, valid: CapacityRequestPolicyRange, requested: Quantity
     ) -> str:
-        if valid.max is not None and amount > valid.max:
-            return f"{amount} is above the maximum"
         minimum = valid.min
         if minimum is None:
             return "" if amount == requested else f"{amount} is not the {requested} asked for"
