@@ -53,8 +53,8 @@ class NamedFormat:
         return hash(("format", self.name))
 
 
-def _too_long(limit: int) -> str:
-    return f"must be no more than {limit} bytes"
+def _too_long(limit: int, unit: str = "characters") -> str:
+    return f"must be no more than {limit} {unit}"
 
 
 def _bytes(text: str) -> int:
@@ -110,12 +110,19 @@ _NAME_PROBLEM: Final = (
 )
 
 
+_VALUE_PROBLEM: Final = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+
+
 def _qualified_name(text: str) -> list[str]:
     problems: list[str] = []
     parts = text.split("/")
     if len(parts) > 2:
         return [
-            "a qualified name "
+            "a valid label key "
             + _NAME_PROBLEM
             + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
         ]
@@ -128,7 +135,7 @@ def _qualified_name(text: str) -> list[str]:
     if not name:
         problems.append("name part must be non-empty")
     elif _bytes(name) > _NAME_LENGTH:
-        problems.append(f"name part {_too_long(_NAME_LENGTH)}")
+        problems.append(f"name part {_too_long(_NAME_LENGTH, 'bytes')}")
     if _NAME.fullmatch(name) is None:
         problems.append(f"name part {_NAME_PROBLEM}")
     return problems
@@ -137,11 +144,9 @@ def _qualified_name(text: str) -> list[str]:
 def _label_value(text: str) -> list[str]:
     problems = []
     if _bytes(text) > _NAME_LENGTH:
-        problems.append(_too_long(_NAME_LENGTH))
+        problems.append(_too_long(_NAME_LENGTH, "bytes"))
     if text and _NAME.fullmatch(text) is None:
-        problems.append(
-            "a valid label must be an empty string or " + _NAME_PROBLEM.removeprefix("must ")
-        )
+        problems.append(_VALUE_PROBLEM)
     return problems
 
 

@@ -149,8 +149,8 @@ def _host(text: str, authority: str) -> str:
         if "[" in host[1:] or "]" in host[1:end]:
             raise _problem(text, "invalid character in host name")
     else:
-        _, colon, digits = host.rpartition(":")
-        port = colon + digits if colon else ""
+        _, colon, digits = host.partition(":")
+        port = colon + digits
         if "[" in host or "]" in host:
             raise _problem(text, "invalid character in host name")
     if port and _PORT.fullmatch(port) is None:
