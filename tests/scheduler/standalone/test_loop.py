@@ -245,6 +245,32 @@ async def test_a_condition_is_not_written_twice() -> None:
         assert first != second
         assert second == third
         assert len(it.world.client.writes) == writes + 1
+        assert len(it.core.events.of("p", "FailedScheduling")) == 2
+
+
+async def test_a_decision_taken_back_wakes_who_waits_for_its_devices() -> None:
+    async with running(("n1", 1)) as it:
+        release = asyncio.Event()
+
+        async def refuse(method: str, path: str, _body: bytes) -> Rejected | None:
+            if method != "PUT" or not path.endswith("/resourceclaims/a"):
+                return None
+            await release.wait()
+            return Rejected(403, "Forbidden", "no")
+
+        it.world.client.faults.append(refuse)
+        await it.world.claim("a")
+        await it.world.claim("b")
+        await it.world.pod("first", "a")
+        await it.world.settled()
+        second = await it.world.pod("second", "b")
+        await it.world.settled()
+        assert it.place(await uid_of(second)) is Place.UNSCHEDULABLE
+
+        release.set()
+        await it.settled()
+
+        assert it.place(await uid_of(second)) is Place.BACKOFF
 
 
 async def test_gates_keep_a_pod_out_until_they_are_gone() -> None:
