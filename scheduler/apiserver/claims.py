@@ -56,8 +56,6 @@ class ClaimStrategy(DeviceStrategy):
         if same(status(new).get("allocation"), status(old).get("allocation")):
             # Spelled differently, or with fields that are not read here: still the same.
             old = {**old, "status": {**status(old), "allocation": status(new).get("allocation")}}
-        else:
-            yield from _check_immutable_allocation(new, old)
         yield from causes_of(validate_claim_status(old, new, namespaces=namespaces))
 
 
@@ -124,11 +122,6 @@ def _check_immutable(new: Json, old: Json, *paths: str) -> Iterator[Cause]:
     for path in paths:
         if not same(at(new, path), at(old, path)):
             yield invalid_value(path, "field is immutable")
-
-
-def _check_immutable_allocation(new: Json, old: Json) -> Iterator[Cause]:
-    if status(new).get("allocation") is not None and status(old).get("allocation") is not None:
-        yield invalid_value("status.allocation", "field is immutable")
 
 
 def _allocated_keys(claim_status: Json) -> set[tuple[Any, ...]]:
