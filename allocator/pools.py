@@ -128,7 +128,7 @@ class SliceFacts:
 
 
 # Selectors are written by tenants: without a bound, each new text would stay for the slice's life.
-_MOST_ROWS: Final = 256
+_MOST_ROWS: Final = 128
 
 
 def facts_of(prepared: PreparedSlice) -> SliceFacts:

@@ -171,4 +171,4 @@ def test_tenants_cannot_fill_a_slices_memory_with_expressions() -> None:
         ask(cluster, claim("c", request("r", f"{OWN}.i == {number}")))
     (prepared,) = cluster.slices
 
-    assert len(prepared.memo["facts"].rows) <= 256
+    assert len(prepared.memo["facts"].rows) <= 128
