@@ -35,8 +35,8 @@ _INTERNAL_ERROR: Final = 70
 _ClickError: Final[type[Exception]] = typer.BadParameter.__mro__[2]
 
 
-def create_app() -> typer.Typer:
-    """Make the application with all commands."""
+def create_app(modules: Sequence[str] = COMMANDS) -> typer.Typer:
+    """Make the application with the commands of some modules; all by default."""
     app = typer.Typer(
         name="dra-scheduler",
         help="Chooses nodes and devices together for pods with ResourceClaims, and says why.",
@@ -50,11 +50,18 @@ def create_app() -> typer.Typer:
     def root() -> None:
         """Chooses nodes and devices together for pods with ResourceClaims, and says why."""
 
-    for name in COMMANDS:
+    for name in modules:
         module_name = f"scheduler.cli.{name}"
         if importlib.util.find_spec(module_name) is not None:
             importlib.import_module(module_name).register(app)
     return app
+
+
+def _modules_for(arguments: Sequence[str]) -> Sequence[str]:
+    """The module of the command that is called, so that the others need not be loaded; all if that is not clear."""
+    called = arguments[0].replace("-", "_") if arguments else ""
+    called = "serve" if called in ("extender", "run") else called
+    return (called,) if called in COMMANDS else COMMANDS
 
 
 def run(program_name: str, arguments: Sequence[str] | None = None) -> int:
@@ -68,8 +75,8 @@ def run(program_name: str, arguments: Sequence[str] | None = None) -> int:
         The exit code: 0 done, 1 found something wrong, 2 bad usage or unreadable input.
     """
     sys.setrecursionlimit(max(_RECURSION_LIMIT, sys.getrecursionlimit()))
-    command = typer.main.get_command(create_app())
     args = list(sys.argv[1:] if arguments is None else arguments)
+    command = typer.main.get_command(create_app(_modules_for(args)))
     try:
         code = command.main(args, prog_name=program_name, standalone_mode=False)
         sys.stdout.flush()

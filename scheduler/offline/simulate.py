@@ -106,19 +106,20 @@ class Simulation:
 
 def simulate(manifests: Sequence[Manifest], options: SimulationOptions) -> Simulation:
     """Schedule every pod without a node, by priority, creation time and file order."""
-    environment = _environment(options)
+    environment = environment_of(options)
     engine = Engine(environment)
     inventory = take_inventory(
-        manifests, options.features, partial(_is_daemon_eligible, environment)
+        manifests, options.features, partial(is_daemon_eligible, environment)
     )
     cluster = OfflineCluster(inventory, options.features)
     notes = list(inventory.notes)
     notes.extend(cluster.place_running())
-    results = [_schedule(pod, cluster, engine, notes, options) for pod in _in_order(inventory.pods)]
+    results = [schedule(pod, cluster, engine, notes, options) for pod in in_order(inventory.pods)]
     return Simulation(tuple(results), tuple(inventory.errors), tuple(notes))
 
 
-def _environment(options: SimulationOptions) -> Environment:
+def environment_of(options: SimulationOptions) -> Environment:
+    """What all decisions of a simulation have in common."""
     return Environment(
         features=options.features,
         cel=Compiler(),
@@ -137,7 +138,7 @@ def share_id(claim: ResourceClaim, request: str, device: DeviceID) -> str:
     return str(uuid.uuid5(_SHARE_NAMESPACE, text))
 
 
-def _in_order(pods: Iterable[Pod]) -> list[Pod]:
+def in_order(pods: Iterable[Pod]) -> list[Pod]:
     """Pods to be scheduled: higher priority first, then the older, then file order (sorting is stable)."""
     pending = [
         pod for pod in pods if not pod.spec.node_name and pod.metadata.deletion_timestamp is None
@@ -152,7 +153,7 @@ def _in_order(pods: Iterable[Pod]) -> list[Pod]:
     )
 
 
-def _is_daemon_eligible(environment: Environment, pod: Pod, node: NodeObject) -> bool:
+def is_daemon_eligible(environment: Environment, pod: Pod, node: NodeObject) -> bool:
     """Whether the DaemonSet controller would make this pod for this node."""
     index = NodeIndex()
     index.set_node(node)
@@ -283,7 +284,7 @@ class OfflineCluster:
         self._snapshot = None
 
 
-def _schedule(
+def schedule(
     pod: Pod,
     cluster: OfflineCluster,
     engine: Engine,
@@ -357,7 +358,7 @@ def _explained(
         raise AssertionError(f"{pod.key} was refused by some nodes, now by all: {state.message}")  # noqa: TRY004
     nodes = state.snapshot.nodes
     verdicts = {
-        name: cycle.filter_node(state, nodes[name], _explaining_allocate)
+        name: cycle.filter_node(state, nodes[name], explaining_allocate)
         for name in result.verdicts
         if name in nodes
     }
@@ -373,7 +374,8 @@ def _explained(
     return explained, list(devices.values())[:_MOST_DEVICES]
 
 
-def _explaining_allocate(state: CycleState, node: NodeInfo) -> Outcome:
+def explaining_allocate(state: CycleState, node: NodeInfo) -> Outcome:
+    """As `dynamic_resources.allocate_on`, with reasons that tell about every device."""
     environment = state.environment
     return allocate_prepared(
         state.prepared,
@@ -421,14 +423,7 @@ def _pod_tree(pod: PodResult) -> dict[str, Any]:
         "namespace": pod.namespace,
         "name": pod.name,
         "node": pod.node,
-        "claims": [
-            {
-                "entry": each.entry,
-                "name": each.claim.metadata.name,
-                "allocation": allocation_tree(each.allocation),
-            }
-            for each in pod.claims
-        ],
+        "claims": [claim_tree(each) for each in pod.claims],
         "reason": None if pod.reason is None else reason_tree(pod.reason),
     }
     if pod.nodes or pod.node is None:
@@ -437,6 +432,15 @@ def _pod_tree(pod: PodResult) -> dict[str, Any]:
             for name, reason in pod.nodes.items()
         }
     return tree
+
+
+def claim_tree(claim: PodClaimResult) -> dict[str, Any]:
+    """A claim of a placed pod as plain data."""
+    return {
+        "entry": claim.entry,
+        "name": claim.claim.metadata.name,
+        "allocation": allocation_tree(claim.allocation),
+    }
 
 
 def reason_tree(reason: Reason) -> dict[str, Any]:

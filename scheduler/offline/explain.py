@@ -1,0 +1,160 @@
+"""Explains one pod: where it runs or would run, or for every node and device why not.
+
+With manifests, the pods before it in the order of `simulate` are placed first. With a live cluster, `alone`: nothing else
+that is pending moves.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from allocator.outcome import Reason
+from scheduler import cycle
+from scheduler.engine import Engine
+from scheduler.framework.status import Status
+from scheduler.model import Pod
+from scheduler.offline.inventory import InputError, take_inventory
+from scheduler.offline.manifests import Manifest
+from scheduler.offline.simulate import (
+    OfflineCluster,
+    PodClaimResult,
+    SimulationOptions,
+    claim_tree,
+    environment_of,
+    explaining_allocate,
+    in_order,
+    is_daemon_eligible,
+    reason_tree,
+    schedule,
+)
+from scheduler.plugins import dynamic_resources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What is known of one pod.
+
+    Attributes:
+        namespace: of the pod.
+        name: of the pod.
+        node: where it runs, or would run now; None: nowhere.
+        is_running: whether it has that node already.
+        claims: its claims with their devices, if it has a node.
+        reason: why there is no node.
+        nodes: node → why not, devices included, or None where it would fit; none for a pod that runs.
+        errors: objects left out.
+        notes: what else a person should know.
+    """
+
+    namespace: str
+    name: str
+    node: str | None
+    is_running: bool = False
+    claims: tuple[PodClaimResult, ...] = ()
+    reason: Reason | None = None
+    nodes: Mapping[str, Reason | None] = field(default_factory=dict)
+    errors: tuple[InputError, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def explain_pod(
+    manifests: Sequence[Manifest],
+    options: SimulationOptions,
+    namespace: str,
+    name: str,
+    *,
+    alone: bool = False,
+) -> Explanation | None:
+    """Explain a pod of the manifests; None if it is not among them."""
+    environment = environment_of(options)
+    inventory = take_inventory(
+        manifests, options.features, partial(is_daemon_eligible, environment)
+    )
+    cluster = OfflineCluster(inventory, options.features)
+    notes = [*inventory.notes, *cluster.place_running()]
+    pod = next((each for each in inventory.pods if each.key == f"{namespace}/{name}"), None)
+    if pod is None:
+        return None
+    engine = Engine(environment)
+    if pod.spec.node_name:
+        explanation = _running(pod, cluster)
+    else:
+        for other in () if alone else in_order(inventory.pods):
+            if other is pod:
+                break
+            schedule(other, cluster, engine, notes, options)
+        explanation = _pending(pod, cluster, engine)
+    return _with_input(explanation, tuple(inventory.errors), tuple(notes))
+
+
+def _with_input(
+    explanation: Explanation, errors: tuple[InputError, ...], notes: tuple[str, ...]
+) -> Explanation:
+    return Explanation(
+        namespace=explanation.namespace,
+        name=explanation.name,
+        node=explanation.node,
+        is_running=explanation.is_running,
+        claims=explanation.claims,
+        reason=explanation.reason,
+        nodes=explanation.nodes,
+        errors=errors,
+        notes=notes,
+    )
+
+
+def _running(pod: Pod, cluster: OfflineCluster) -> Explanation:
+    claims = dynamic_resources.resolve_claims(pod, cluster)
+    found = () if isinstance(claims, Status) else claims
+    return Explanation(
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        node=pod.spec.node_name,
+        is_running=True,
+        claims=tuple(
+            PodClaimResult(each.entry, each.claim, each.claim.status.allocation)
+            for each in found
+            if each.claim.status.allocation is not None
+        ),
+    )
+
+
+def _pending(pod: Pod, cluster: OfflineCluster, engine: Engine) -> Explanation:
+    state = cycle.pre_filter(pod, cluster, engine.environment)
+    namespace, name = pod.metadata.namespace, pod.metadata.name
+    if isinstance(state, Status):
+        return Explanation(namespace=namespace, name=name, node=None, reason=state.reason)
+    nodes = state.snapshot.nodes
+    verdicts = {
+        each: cycle.filter_node(state, nodes[each], explaining_allocate)
+        for each in cluster.node_names
+    }
+    result = cycle.conclude(verdicts, total=len(verdicts))
+    node = cycle.select_node(state, result.fitting)
+    claims = () if node is None else cluster.bind(state, node, verdicts[node].allocations)
+    return Explanation(
+        namespace=namespace,
+        name=name,
+        node=node,
+        claims=claims,
+        reason=cycle.summary(result) if node is None else None,
+        nodes={each: verdict.status.reason for each, verdict in verdicts.items()},
+    )
+
+
+def as_tree(explanation: Explanation) -> dict[str, Any]:
+    """The explanation as plain data."""
+    return {
+        "namespace": explanation.namespace,
+        "name": explanation.name,
+        "node": explanation.node,
+        "running": explanation.is_running,
+        "claims": [claim_tree(each) for each in explanation.claims],
+        "reason": None if explanation.reason is None else reason_tree(explanation.reason),
+        "nodes": {
+            name: None if reason is None else reason_tree(reason)
+            for name, reason in explanation.nodes.items()
+        },
+        "notes": list(explanation.notes),
+    }
