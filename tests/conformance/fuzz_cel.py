@@ -20,20 +20,29 @@ _ONE_IN = 5000
 _COST_EVERY = 10
 
 
+def _same(answer: Json, mine: Json) -> bool:
+    """Whether two answers agree: the verdict, or the value of a derived attribute."""
+    if answer["result"] != mine["result"]:
+        return False
+    # An empty list is left out by Go's encoder.
+    values = ({k: v for k, v in (a.get("value") or {}).items() if v != []} for a in (answer, mine))
+    return next(values) == next(values)
+
+
 def _smaller(asked: Json, oracle: Oracle, compiler: Compiler) -> Json:
     """Drop attributes and capacities of the device that do not matter."""
     for part in ("attributes", "capacity"):
         for key in list(asked["device"].get(part) or ()):
             rest = {name: value for name, value in asked["device"][part].items() if name != key}
             trial = {**asked, "device": {**asked["device"], part: rest}}
-            if oracle.ask(trial)["result"] != ours(trial, compiler)["result"]:
+            if not _same(oracle.ask(trial), ours(trial, compiler)):
                 asked = trial
     return asked
 
 
-def _varies(oracle: Oracle, asked: Json, mine: str) -> bool:
+def _varies(oracle: Oracle, asked: Json, mine: Json) -> bool:
     """Whether upstream itself answers now one, now the other: it iterates over maps in random order."""
-    return any(oracle.ask(asked)["result"] == mine for _ in range(30))
+    return any(_same(oracle.ask(asked), mine) for _ in range(30))
 
 
 def run(oracle: Oracle, pairs: int, seed: int, keep_going: int, *, keep: bool = True) -> bool:
@@ -47,18 +56,18 @@ def run(oracle: Oracle, pairs: int, seed: int, keep_going: int, *, keep: bool = 
         mine = ours(asked, compiler)
         answer = oracle.receive()
         verdicts[answer["result"]] += 1
-        if answer["result"] == mine["result"]:
+        if _same(answer, mine):
             if number % _COST_EVERY == 0 and answer["result"] in ("true", "false"):
                 costs += 1
                 same_costs += cost(asked, compiler) == answer.get("cost")
             continue
-        if _varies(oracle, asked, mine["result"]):
+        if _varies(oracle, asked, mine):
             undefined += 1
             continue
         differences += 1
         small = _smaller(asked, oracle, compiler)
         print(f"{asked['id']}: {small['expr']}\n  upstream {answer['result']} ({answer.get('message', '')[:200]})\n"
-              f"  ours {mine['result']} ({mine.get('message', '')[:200]})")  # fmt: skip
+              f"  ours {mine['result']} {mine.get('value', '')} ({mine.get('message', '')[:200]})")  # fmt: skip
         if keep:
             with KEPT.open("a") as file:
                 file.write(

@@ -431,9 +431,14 @@ class Grammar:
 
 
 def question(rng: random.Random, name: str) -> Json:
-    """One random expression and device."""
-    return {
-        "id": name,
-        "expr": Grammar(rng).text("bool", rng.choice((1, 2, 2, 3, 3, 4))),
-        "device": device(rng),
-    }
+    """One random expression and device: a selector, or (one in ten) a derived attribute."""
+    depth = rng.choice((1, 2, 2, 3, 3, 4))
+    if rng.random() < 0.1:
+        kind = rng.choice(("int", "string", "bool", "version", "ints", "strings", "double"))
+        return {
+            "id": name,
+            "expr": Grammar(rng).text(kind, depth),
+            "device": device(rng),
+            "derived": True,
+        }
+    return {"id": name, "expr": Grammar(rng).text("bool", depth), "device": device(rng)}

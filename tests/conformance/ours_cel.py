@@ -22,8 +22,14 @@ def cost(question: Json, compiler: Compiler) -> int:
 
 
 def ours(question: Json, compiler: Compiler) -> Json:
-    """`{"result": true|false|compile_error|runtime_error, "message"}` for an expression and a device."""
+    """`{"result": true|false|compile_error|runtime_error, "message"}` for an expression and a device.
+
+    For a derived attribute the result is `value`, with the attribute as `value`.
+    """
     try:
+        if question.get("derived"):
+            value = compiler.derived(question["expr"]).evaluate_value(_values(question))
+            return {"result": "value", "value": msgspec.json.decode(msgspec.json.encode(value))}
         program = compiler.selector(question["expr"])
         matches = program.evaluate(_values(question))
     except CelCompileError as error:
