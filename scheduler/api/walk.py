@@ -4,6 +4,7 @@ msgspec's own errors leave map keys out, and a person needs them. The walk also 
 does not: a `null` counts as absent, and a quantity may be a bare number with a fraction.
 """
 
+from collections.abc import Iterator
 from functools import cache
 from types import UnionType
 from typing import Any, Final, Union, get_args, get_origin
@@ -149,3 +150,24 @@ def _conform_scalar(type_: Any, value: Any, path: str) -> Any:
     if type_ is int and not -_INT64_LIMIT <= value < _INT64_LIMIT:
         raise FieldError(path, "the number does not fit into 64 bits")
     return value
+
+
+def unknown_fields(type_: Any, value: Any, path: str = "") -> Iterator[str]:
+    """Paths of fields that the schema does not have, in conformed data."""
+    origin = get_origin(type_)
+    if origin in (Union, UnionType):
+        (inner,) = (member for member in get_args(type_) if member is not type(None))
+        yield from unknown_fields(inner, value, path)
+    elif origin in (tuple, list):
+        for index, item in enumerate(value or ()):
+            yield from unknown_fields(get_args(type_)[0], item, f"{path}[{index}]")
+    elif origin is dict:
+        for key, item in (value or {}).items():
+            yield from unknown_fields(get_args(type_)[1], item, f'{path}["{key}"]')
+    elif isinstance(type_, type) and issubclass(type_, msgspec.Struct) and value is not None:
+        fields = _fields(type_)
+        for key, item in value.items():
+            if key in fields:
+                yield from unknown_fields(fields[key].type, item, child(path, key))
+            else:
+                yield child(path, key)

@@ -7,7 +7,9 @@ import msgspec
 
 from allocator.model.devices import Device, ResourceSlice
 from allocator.model.hooks import dec_hook
+from scheduler.api.convert import UnknownVersionError, to_v1
 from scheduler.api.decode import DecodeError, decode_tree_object
+from scheduler.api.defaults import with_defaults
 from scheduler.api.numbers import encode_tree
 from scheduler.api.walk import FieldError, conform, json_type
 from scheduler.offline.manifests import Manifest
@@ -21,8 +23,9 @@ def slices_of(manifests: Iterable[Manifest]) -> tuple[list[ResourceSlice], list[
         if manifest.obj.get("kind") != "ResourceSlice":
             continue
         try:
-            slices.append(cast("ResourceSlice", decode_tree_object("ResourceSlice", manifest.obj)))
-        except DecodeError as error:
+            obj = with_defaults("ResourceSlice", to_v1("ResourceSlice", manifest.obj))
+            slices.append(cast("ResourceSlice", decode_tree_object("ResourceSlice", obj)))
+        except (DecodeError, UnknownVersionError) as error:
             errors.append(f"{manifest.file}, document {manifest.document}: {error}")
     return slices, errors
 

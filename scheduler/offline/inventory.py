@@ -142,6 +142,7 @@ class _Taking:
         self._inventory = Inventory()
         self._namespaces: Namespaces = {}
         self._admitted: list[_Known] = []
+        self._uids: dict[tuple[str, str], str] = {}
 
     def run(self) -> Inventory:
         inventory = self._inventory
@@ -260,8 +261,15 @@ class _Taking:
             return
         obj = admitted.obj
         metadata = obj["metadata"]
-        if not metadata.get("uid"):
-            obj = {**obj, "metadata": {**metadata, "uid": uid_of(item.kind, obj)}}
+        uid = metadata.get("uid") or uid_of(item.kind, obj)
+        if (item.kind, uid) in self._uids:
+            self._inventory.notes.append(
+                f"{item.label}: its uid is also that of {self._uids[item.kind, uid]}; another one is taken"
+            )
+            uid = stable_uid(item.kind, item.namespace, item.name)
+        self._uids[item.kind, uid] = item.label
+        if metadata.get("uid") != uid:
+            obj = {**obj, "metadata": {**metadata, "uid": uid}}
         self._admitted.append(_Known(item.kind, item.manifest, obj))
 
     # --- workloads -----------------------------------------------------------------------------------------------

@@ -87,6 +87,7 @@ ERRORS: Final[dict[str, str]] = {
 }
 WARNINGS: Final[dict[str, str]] = {
     "disabled-field": "the field is dropped: its feature gate is off",
+    "unknown-field": "every field of the spec is one the API has",
     "selector-number": "Gt and Lt compare with a whole number",
     "driver-case": "drivers are named in lower case",
     "too-many-devices": "more than 32 devices can never be allocated for one claim",

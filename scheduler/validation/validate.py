@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from allocator.features import Features
+from allocator.model.claims import ResourceClaimSpec
+from allocator.model.devices import DeviceClassSpec, DeviceTaintRuleSpec, ResourceSliceSpec
 from scheduler.api.convert import KNOWN_VERSIONS, UnknownVersionError, to_v1
 from scheduler.api.decode import TYPES
 from scheduler.api.defaults import with_defaults, without_disabled_fields
-from scheduler.api.walk import FieldError, conform
+from scheduler.api.walk import FieldError, conform, unknown_fields
 from scheduler.validation.claim_status import check_claim_status
 from scheduler.validation.claims import Namespaces, check_claim_spec
 from scheduler.validation.classes import check_class, check_taint_rule
@@ -24,6 +26,13 @@ from scheduler.validation.slices import check_slice
 Json = dict[str, Any]
 
 _DROPPED: Final = "its feature gate is off: the API server drops it"
+# kind → type of `spec`, where it has every field of the API
+_WHOLE_SPECS: Final[dict[str, type]] = {
+    "ResourceSlice": ResourceSliceSpec,
+    "ResourceClaim": ResourceClaimSpec,
+    "DeviceClass": DeviceClassSpec,
+    "DeviceTaintRule": DeviceTaintRuleSpec,
+}
 # kind → paths that never change
 _IMMUTABLE: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "ResourceClaim": (("spec",),),
@@ -89,6 +98,10 @@ def _admit_v1(kind: str, v1: Json, features: Features, namespaces: Namespaces | 
     except FieldError as error:
         violations.append(_violation(error.path, error.problem, "type"))
         return Admitted(None, violations)
+    violations.extend(
+        _violation(path, "is no field of this version: it is ignored", "unknown-field")
+        for path in _unknown(kind, conformed)
+    )
     _check_kind(kind, Cursor(conformed, "", violations), features, namespaces)
     return Admitted(conformed, violations)
 
@@ -100,6 +113,12 @@ def _violation(path: str, message: str, rule: str) -> Violation:
 def _is_stored(obj: Json) -> bool:
     metadata = obj.get("metadata")
     return isinstance(metadata, dict) and bool(metadata.get("uid"))
+
+
+def _unknown(kind: str, obj: Json) -> Iterator[str]:
+    """Unknown fields of the spec; only of kinds that are decoded whole."""
+    spec_type = _WHOLE_SPECS.get(kind)
+    return iter(()) if spec_type is None else unknown_fields(spec_type, obj.get("spec"), "spec")
 
 
 def _dropped(before: Any, after: Any, path: str = "") -> Iterator[str]:

@@ -666,3 +666,13 @@ def test_a_pod_placed_by_hand_with_an_unallocated_claim_is_noted():
     assert len(answer.tree["notes"]) == 2
     assert "nobody allocates a claim" in answer.tree["notes"][0]
     assert "'gone', which is not there" in answer.tree["notes"][1]
+
+
+def test_a_uid_that_is_there_twice_does_not_mix_two_objects_up():
+    objects = [pod(name, claims=[name], metadata={"uid": "same"}) for name in ("p", "q")]
+    claims = [claim(name) for name in ("p", "q")]
+    for each in claims:
+        each["metadata"]["uid"] = "same"
+    answer = run(node("n"), gpus("n"), CLASS, *claims, *objects)
+    assert (answer.devices("p"), answer.devices("q")) == (["gpu-0"], ["gpu-1"])
+    assert len(answer.tree["notes"]) == 2

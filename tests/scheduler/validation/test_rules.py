@@ -1155,6 +1155,13 @@ ROWS = [
         path=f"{D}.taints",
         features=Features(device_taints=False),
     ),
+    Row(
+        rule="unknown-field",
+        base=CLAIM,
+        bad={f"{R}[0].exactly.selector": []},
+        path=f"{R}[0].exactly.selector",
+        good={"metadata.something": 1},
+    ),
     Row(rule="driver-case", base=SLICE, bad={"spec.driver": "GPU.example.com"}, path="spec.driver"),
     Row(
         rule="too-many-devices",
