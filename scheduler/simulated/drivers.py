@@ -20,6 +20,9 @@ SHARED_DRIVER: Final = "shared.example.com"
 PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
 NUMA: Final = "numa"
 
+# On what we publish: a cluster may have drivers of its own with these names.
+MANAGED_BY: Final = {"app.kubernetes.io/managed-by": "dra-scheduler-simulated"}
+
 DEVICES_A_PCIE_ROOT: Final = 2
 
 _NAMESPACE = uuid.UUID("6f1c6d54-9f0e-4f0e-8a57-0d7a3a1f2b10")
@@ -208,17 +211,16 @@ class Drivers(Controller):
         for node in self.mirror.objects(NODES):
             owner = {"apiVersion": "v1", "kind": "Node", "name": name(node), "uid": uid(node)}
             for published in self._publish(node):
-                published["metadata"]["ownerReferences"] = [owner]
+                published["metadata"] |= {"ownerReferences": [owner], "labels": MANAGED_BY}
                 wanted[name(published)] = published
-        held = {name(obj): obj for obj in self.mirror.objects(SLICES)}
+        held = {name(obj): obj for obj in self.mirror.objects(SLICES) if _is_ours(obj)}
         for slice_name, published in wanted.items():
             if slice_name not in held:
                 await self._create(published)
             elif held[slice_name]["spec"] != published["spec"]:
                 await self._update(held[slice_name], published)
-        drivers = {published["spec"]["driver"] for published in wanted.values()}
         for slice_name, obj in held.items():
-            if slice_name not in wanted and obj["spec"]["driver"] in drivers:
+            if slice_name not in wanted:
                 await self.api.delete(path_of(SLICES, obj), obj)
 
     async def _create(self, published: Json) -> None:
@@ -237,3 +239,7 @@ class Drivers(Controller):
         stored = await self.api.put(path_of(SLICES, held), body)
         if stored is not None:
             self.mirror.observe(SLICES, stored)
+
+
+def _is_ours(obj: Json) -> bool:
+    return (obj["metadata"].get("labels") or {}).items() >= MANAGED_BY.items()

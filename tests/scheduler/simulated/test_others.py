@@ -64,12 +64,13 @@ async def test_drivers_publish_for_each_node_and_take_back(world: World) -> None
     published = await world.items(SLICES)
     assert [item["spec"]["nodeName"] for item in published] == ["n1", "n2"]
     assert published[0]["metadata"]["ownerReferences"][0]["name"] == "n1"
+    await world.create(SLICES, drivers.gpus("n3")[0])
     revision = world.server.store.revision
     await agent.sync_once()
     assert world.server.store.revision == revision
     await world.delete(f"{NODES}/n1")
     await agent.sync_once()
-    assert await world.names(SLICES) == ["n2-gpu.example.com-0"]
+    assert await world.names(SLICES) == ["n2-gpu.example.com-0", "n3-gpu.example.com-0"]
 
 
 async def test_a_slice_that_differs_is_put_right_with_a_new_generation(world: World) -> None:
