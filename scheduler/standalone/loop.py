@@ -186,6 +186,7 @@ class StandaloneLoop:
 
     async def run(self) -> None:
         """Schedule until `stop`. Binds under way go on; the binder knows them."""
+        self._engine.follow(self._cache)
         self._cache.subscribe(self._observe)
         self._take_in_all()
         reporting = asyncio.create_task(self._reports.run(), name="reports of the loop")

@@ -516,17 +516,26 @@ def chosen(engine: Engine, world: World, waiting: Pod) -> str:
     return decision.node_name
 
 
-def test_many_nodes_are_looked_at_in_turn_until_enough_fit() -> None:
+def test_of_many_nodes_enough_are_looked_at_each_time_from_one_further_on() -> None:
     world = World(*gpu_nodes(10), claim("c"))
     engine = Engine(environment(), enough_nodes=4)
+    names = [chosen(engine, world, pod(claims=["c"])) for _ in range(12)]
 
-    assert [chosen(engine, world, pod(claims=["c"])) for _ in range(4)] == [
-        "n00",
-        "n04",
-        "n08",
-        "n02",
-    ]
-    assert engine.looked_up == 16
+    assert names == [f"n0{number}" for number in (*range(10), 0, 1)]
+    assert engine.looked_up == 12 * 4
+    assert engine.searches == 10
+
+
+def test_nodes_in_front_that_do_not_fit_are_not_begun_with_again() -> None:
+    world = World(*gpu_nodes(10), claim("c"))
+    for number in range(5):
+        world.put(node_object(f"n0{number}", unschedulable=True))
+    engine = Engine(environment(), enough_nodes=4)
+
+    assert chosen(engine, world, pod(claims=["c"])) == "n05"
+    assert engine.looked_up == 5 + 4
+    assert chosen(engine, world, pod(claims=["c"])) == "n05"
+    assert engine.looked_up == 5 + 4 + 4
 
 
 def test_a_device_on_the_last_node_only_is_found() -> None:

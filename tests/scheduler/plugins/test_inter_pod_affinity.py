@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pytest
 
 from allocator.outcome import ReasonKind
@@ -102,12 +103,15 @@ def test_where_a_pod_may_go(case: Case) -> None:
     assert "".join(engine.filter_nodes(same).feasible) == case.want
 
 
-def test_the_refusal_can_be_helped_by_evicting_and_goes_when_the_loner_goes() -> None:
+@pytest.mark.parametrize("follows", [True, False])
+def test_the_refusal_can_be_helped_by_evicting_and_goes_when_the_loner_goes(follows: bool) -> None:
     repelling = loner(term(ANY, "host"))
     world = World(node_object("a", labels={"host": "a"}), repelling)
     engine = Engine(environment())
+    if follows:
+        engine.follow(world.cache)
 
-    def decided() -> Decision | FilterResult:
+    def decided() -> Decision | FilterResult | None:
         state = engine.pre_filter(pod("p"), world.cache)
         assert isinstance(state, CycleState)
         return engine.decide(state)
@@ -126,6 +130,12 @@ def test_the_refusal_can_be_helped_by_evicting_and_goes_when_the_loner_goes() ->
     found = decided()
     assert isinstance(found, Decision)
     assert found.node_name == "b"
+
+    status = msgspec.structs.replace(repelling.status, phase="Succeeded")
+    world.put(
+        msgspec.structs.replace(repelling, status=status), node_object("b", unschedulable=True)
+    )
+    assert isinstance(decided(), Decision)
 
 
 def test_kube_scheduler_looks_itself() -> None:
