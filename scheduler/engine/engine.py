@@ -124,8 +124,10 @@ class Engine:
 
     def filter_nodes(self, state: CycleState, names: Iterable[str] | None = None) -> FilterResult:
         """As `cycle.filter_nodes`: all nodes, or those named, in order."""
-        names = list(state.snapshot.nodes if names is None else names)
-        verdicts, _ = self._scan(state, names, len(names) + 1, None)
+        nodes = state.snapshot.nodes
+        names = list(nodes if names is None else names)
+        named = ((name, nodes.get(name)) for name in names)
+        verdicts, _ = self._scan(state, named, len(names) + 1, None)
         return self._concluded(state, verdicts, len(names))
 
     def decide(
@@ -154,7 +156,7 @@ class Engine:
             return asked.result(failure[1])
         nodes = state.snapshot.nodes
         start = self._start % len(nodes) if len(nodes) > self._enough else 0
-        in_turn = chain(islice(nodes, start, None), islice(nodes, start))
+        in_turn = chain(islice(nodes.items(), start, None), islice(nodes.items(), start))
         verdicts, is_cut = self._scan(state, in_turn, self._enough, max_searches)
         fitting = {name: each for name, each in verdicts.items() if each.status is SUCCESS}
         if is_cut and (not fitting or len(nodes) <= self._enough):
@@ -214,7 +216,11 @@ class Engine:
         return self._shared
 
     def _scan(
-        self, state: CycleState, names: Iterable[str], enough: int, max_searches: int | None
+        self,
+        state: CycleState,
+        nodes: Iterable[tuple[str, NodeInfo | None]],
+        enough: int,
+        max_searches: int | None,
     ) -> tuple[dict[str, NodeVerdict], bool]:
         """Verdicts about anonymous claims, node by node, until enough fit or an error ends the attempt.
 
@@ -224,7 +230,7 @@ class Engine:
             The verdicts, and whether nodes are left because there were too many searches.
         """
         answers = state.question.question.answers
-        nodes, devices = state.snapshot.nodes, state.snapshot.devices
+        devices = state.snapshot.devices
         slices, usage = devices.slices, devices.allocated.pools.get
         shared = self._shared_view(state)
         is_fresh = bool(state.allocated)  # allocated claims are looked at afresh on every node
@@ -233,11 +239,10 @@ class Engine:
         found = 0
         last_search = None if max_searches is None else self.searches + max_searches
         is_cut = False
-        for name in names:
+        for name, node in nodes:
             if last_search is not None and self.searches >= last_search:
                 is_cut = True
                 break
-            node = nodes.get(name)
             if node is None:
                 verdicts[name] = cycle.UNKNOWN_NODE
                 continue
