@@ -92,6 +92,7 @@ def decide(nodes: int, pods: int) -> Decisions:
     """Decide and hold, one pod after the other."""
     cluster = BigCluster(nodes)
     engine = Engine(environment(Mode.STANDALONE))
+    engine.follow(cluster.cache)  # as the loop does
     waiting = [cluster.add_pod(f"pod-{index}") for index in range(pods)]
     worst = 0.0
     began = time.perf_counter()
