@@ -156,6 +156,7 @@ def pod(name: str, spec: Json | None = None, **metadata: Any) -> Json:
         "metadata": {"name": name, **metadata},
         "spec": {
             "schedulerName": "nobody",
+            "automountServiceAccountToken": False,
             "containers": [{"name": "main", "image": "registry.k8s.io/pause:3.10"}],
             **(spec or {}),
         },

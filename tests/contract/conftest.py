@@ -106,5 +106,7 @@ async def api(request: pytest.FixtureRequest) -> AsyncIterator[Api]:
     async with opened as client:
         api = Api(client, f"contract-{_run}-{next(_numbers)}")
         await api.made("/api/v1/namespaces", {"metadata": {"name": api.namespace}})
+        # Where admission wants one for every pod, its controller may be a moment late; elsewhere this is not served.
+        await api.post(api.path("serviceaccounts"), {"metadata": {"name": "default"}})
         yield api
         await api.delete(f"/api/v1/namespaces/{api.namespace}")
