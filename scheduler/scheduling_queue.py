@@ -83,11 +83,12 @@ class QueuedPod:
 
 @dataclass(frozen=True, slots=True)
 class _Logged:
-    """An event: what it is, and the claim or pod it is about, if it is about one."""
+    """An event: what it is, and the claim or pod it is about, if it is about one, or the pod that it does not help."""
 
     events: Event
     claim: str = ""
     pod_uid: str = ""
+    caused_by: str = ""
 
 
 class SchedulingQueue:
@@ -264,9 +265,9 @@ class SchedulingQueue:
                 break
         self._record(_Logged(events, claim=claim), now)
 
-    def on_release(self, now: float) -> None:
-        """Wake pods after a decision was taken back: what it held can be had again, though no object changed."""
-        self._record(_Logged(Event.ROOM_FREED | Event.CLAIM_FREED), now)
+    def on_release(self, uid: str, now: float) -> None:
+        """Wake other pods after a decision for one was taken back: what it held can be had again without any change."""
+        self._record(_Logged(Event.ROOM_FREED | Event.CLAIM_FREED, caused_by=uid), now)
 
     def sweep(self, now: float) -> None:
         """Wake the pods that have waited for an event too long; the safety net for a missing rule."""
@@ -313,7 +314,8 @@ class SchedulingQueue:
                 self._wake(queued, now)
 
     def _helps(self, queued: QueuedPod, logged: _Logged) -> bool:
-        if logged.pod_uid and logged.pod_uid != queued.pod.metadata.uid:
+        uid = queued.pod.metadata.uid
+        if logged.caused_by == uid or logged.pod_uid not in ("", uid):
             return False
         wanted = ALWAYS
         for plugin in queued.rejected_by:

@@ -385,7 +385,7 @@ class StandaloneLoop:
         self._work.set()
         if chain.task.cancelled() or chain.task.exception() is not None:
             self.queue.failed(uid, (), now, is_error=True)
-            self.queue.on_release(now)
+            self.queue.on_release(uid, now)
             self._metrics.bind("failed", now - began)
         elif chain.task.result().is_bound:
             self._bound(chain, now, began)
@@ -412,8 +412,9 @@ class StandaloneLoop:
         # Conditions that are pending come with an event of the claim; everything else may be over the next time.
         is_pending = reason.kind is ReasonKind.BINDING_CONDITIONS_PENDING
         rejected_by = [DYNAMIC_RESOURCES] if is_pending else []
-        self.queue.failed(state.pod.metadata.uid, rejected_by, now, is_error=not is_pending)
-        self.queue.on_release(now)
+        uid = state.pod.metadata.uid
+        self.queue.failed(uid, rejected_by, now, is_error=not is_pending)
+        self.queue.on_release(uid, now)
         self._metrics.attempt("unschedulable" if is_pending else "error")
         self._metrics.bind("pending" if is_pending else "failed", now - began)
         self._metrics.refused(str(reason.kind))

@@ -390,7 +390,9 @@ def test_a_release_wakes_who_lacks_devices_or_room() -> None:
     ):
         parked(queue, pod(name), plugin)
 
-    queue.on_release(5.0)
+    parked(queue, pod("own"), "DynamicResources")
+
+    queue.on_release("uid-own", 5.0)
 
     assert sorted(popped(queue, 5.0)) == ["d", "r"]
 

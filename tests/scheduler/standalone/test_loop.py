@@ -22,7 +22,7 @@ from scheduler.framework.environment import Environment, Mode
 from scheduler.framework.status import Status
 from scheduler.metrics import Metrics
 from scheduler.model import ClusterReader, Pod
-from scheduler.scheduling_queue import Place
+from scheduler.scheduling_queue import Place, SchedulingQueue
 from scheduler.standalone.loop import SLICE_SECONDS, StandaloneLoop
 from tests.fakes import FakeClock
 from tests.scheduler.embedded import NAMESPACE, Object, World, claims_path, pods_path, world
@@ -513,3 +513,79 @@ async def test_a_pod_deleted_between_two_slices_is_dropped() -> None:
         assert it.core.engine.searches < 70
         await it.world.pod("q")
         assert await it.node_of("q") != ""
+
+
+async def test_a_pod_that_waited_too_long_for_an_event_is_tried_again() -> None:
+    async with running(("n1", 0)) as it:
+        created = await it.world.pod(
+            "p", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "x"}}]
+        )
+        await it.settled()
+        uid = await uid_of(created)
+        assert it.place(uid) is Place.UNSCHEDULABLE
+        queued = it.loop.queue.get(uid)
+        assert queued is not None
+        assert queued.rejections == 1
+
+        for _ in range(6):
+            await it.after(60.0)
+
+        assert queued.rejections == 2
+
+
+async def test_a_pod_that_found_the_queue_full_is_taken_in_by_the_sweep() -> None:
+    async with running(("n1", 0)) as it:
+        it.core.leads = False
+        it.loop.queue = SchedulingQueue(max_pods=1)
+        await it.world.pod("a")
+        await it.world.pod("b")
+        await it.settled()
+        assert len(it.loop.queue) == 1
+
+        it.core.leads = True
+        await it.after(61.0)
+
+        assert [await it.node_of(name) for name in "ab"] == ["n1", "n1"]
+
+
+async def test_binding_conditions_are_waited_for_without_backoff() -> None:
+    async with running(("n1", 0)) as it:
+        card = {"name": "gpu-0", "bindingConditions": ["Ready"], "bindingFailureConditions": ["No"]}
+        await it.world.node("n2")
+        await it.world.gpus("n2", 1, devices=[card])
+        await it.world.claim("c")
+        created = await it.world.pod("p", "c")
+        text = "claim c: waiting for the binding conditions of its devices"
+        assert await it.condition("p") == ("Unschedulable", text)
+        await it.after(1.0)  # our own write of the claim may have been news
+        assert it.place(await uid_of(created)) is Place.UNSCHEDULABLE
+
+        claim = await it.world.get(claims_path("c"))
+        condition = {
+            "type": "Ready",
+            "status": "True",
+            "reason": "Done",
+            "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        entry = {"driver": "gpu.example.com", "pool": "n2", "device": "gpu-0"}
+        claim["status"]["devices"] = [{**entry, "conditions": [condition]}]
+        await it.world.put(claims_path("c", "status"), claim)
+        await it.after(2.0)
+
+        assert await it.node_of("p") == "n2"
+
+
+async def test_a_bind_that_breaks_is_an_error_of_its_pod_alone() -> None:
+    async with running(("n1", 0)) as it:
+
+        def broken(method: str, path: str, _body: bytes) -> None:
+            if path.endswith("/pods/p/binding"):
+                raise RuntimeError("a defect")
+
+        it.world.client.faults.append(broken)
+        created = await it.world.pod("p")
+        await it.world.pod("q")
+
+        assert await it.node_of("q") == "n1"
+        assert it.place(await uid_of(created)) is Place.BACKOFF

@@ -1,0 +1,83 @@
+"""The last look before a Binding."""
+
+from scheduler import cycle
+from scheduler.framework.cycle_state import CycleState
+from scheduler.standalone.recheck import NODE_IS_GONE, recheck_node
+from tests.pods import container, node_object, pod, port
+from tests.scheduler.world import World, environment
+
+SMALL = node_object("a", allocatable={"cpu": "4", "pods": "2"})
+WAITING = pod(
+    containers=[container("m", {"cpu": "3"}, ports=[port(80)])],
+)
+
+
+def begun(world: World) -> CycleState:
+    state = cycle.pre_filter(WAITING, world.cache, environment())
+    assert isinstance(state, CycleState)
+    return state
+
+
+def test_a_node_that_did_not_change_is_not_looked_at_again() -> None:
+    world = World(SMALL)
+
+    assert recheck_node(begun(world), "a", world.cache)() is None
+
+
+def test_a_node_that_is_gone() -> None:
+    world = World(SMALL)
+    recheck = recheck_node(begun(world), "a", world.cache)
+    world.remove(SMALL)
+
+    assert recheck() is NODE_IS_GONE
+
+
+def test_a_node_that_was_cordoned() -> None:
+    world = World(SMALL)
+    recheck = recheck_node(begun(world), "a", world.cache)
+    world.put(node_object("a", unschedulable=True))
+
+    status = recheck()
+    assert status is not None
+    assert status.message == "node(s) were unschedulable"
+
+
+def test_the_assumed_pod_does_not_stand_in_its_own_way() -> None:
+    world = World(SMALL, WAITING)
+    recheck = recheck_node(begun(world), "a", world.cache)
+    world.cache.assume_pod(WAITING, "a")
+    world.put(pod("small", node_name="a", requests={"cpu": "1"}))
+
+    assert recheck() is None
+
+
+def test_others_that_came_do_even_when_the_pod_is_counted() -> None:
+    for name, other in {
+        "Insufficient cpu": pod("other", node_name="a", requests={"cpu": "2"}),
+        "node(s) didn't have free ports for the requested pod ports": pod(
+            "other", node_name="a", containers=[container("m", ports=[port(80)])]
+        ),
+    }.items():
+        for is_assumed in (True, False):
+            world = World(SMALL, WAITING)
+            recheck = recheck_node(begun(world), "a", world.cache)
+            if is_assumed:
+                world.cache.assume_pod(WAITING, "a")
+            world.put(other)
+
+            status = recheck()
+            assert status is not None
+            assert status.message == name
+
+
+def test_too_many_pods_are_counted_without_the_pod_itself() -> None:
+    world = World(SMALL, WAITING)
+    recheck = recheck_node(begun(world), "a", world.cache)
+    world.cache.assume_pod(WAITING, "a")
+    world.put(pod("one", node_name="a"))
+    assert recheck() is None
+
+    world.put(pod("two", node_name="a"))
+    status = recheck()
+    assert status is not None
+    assert status.message == "Too many pods"
