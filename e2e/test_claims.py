@@ -397,7 +397,9 @@ async def test_case_22_an_entry_that_no_container_uses_is_allocated_too(cluster:
     assert [entry["name"] for entry in claim["status"]["reservedFor"]] == ["a"]
 
 
-async def test_case_35_a_freed_device_goes_to_the_next_pod_at_once(cluster: Cluster) -> None:
+async def test_case_35_a_freed_device_goes_to_the_next_pod_at_once(
+    cluster: Cluster, mode: Mode
+) -> None:
     await cluster.add_nodes(1, devices=1)
     await cluster.template()
     await cluster.pod("first", templates={"gpu": "gpu"})
@@ -411,7 +413,9 @@ async def test_case_35_a_freed_device_goes_to_the_next_pod_at_once(cluster: Clus
     await cluster.finish("first")
     await cluster.gone(CLAIMS, claim)
 
-    await cluster.bound("second", timeout_seconds=2)
+    # kube-scheduler wakes the pod already when the first one ends, before its device is free, and
+    # in profile fast that attempt costs a back-off: 1, 2, and then 4 seconds.
+    await cluster.bound("second", timeout_seconds=6 if mode.name == "fast" else 2)
 
 
 async def test_case_36_a_burst_over_few_devices_never_shares_one(cluster: Cluster) -> None:

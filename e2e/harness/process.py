@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
 import socket
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +15,16 @@ POLL_SECONDS = 0.05
 
 # What Kubernetes' components repeat for each of their caches at start.
 NOISE = ("Caches populated", "Caches are synced", "Waiting for caches to sync")
+
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def _die_with_parent() -> None:
+    """Runs in the child: nothing stays behind when the tests are killed."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class ProcessFailedError(Exception):
@@ -77,6 +89,7 @@ class Process:
                 stderr=output,
                 env=self._env,
                 start_new_session=True,
+                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
             )
 
     async def wait_ready(
