@@ -66,6 +66,9 @@ PLACED: Final = -1
     CONSTRAINED,
 ) = range(len(STAGES))
 
+_FOR_GOOD: Final = frozenset((GATED, NODE_LACKS, TAINTED))
+"""Stages that depend on device, request and node alone, so that trying again ends there again."""
+
 DEVICE_TEXTS: Final = (
     "class, selectors or node do not match",
     "needs a feature gate that is off",
@@ -136,10 +139,17 @@ class Solution:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When to give up: after `budget` candidate devices, or when `should_stop` says so."""
+    """How far a search goes.
+
+    Attributes:
+        budget: candidate devices after which it gives up; None for no limit.
+        should_stop: asked now and then; true ends it.
+        shortcuts: leave out what cannot lead to a solution nor to an error; off only to count steps as upstream does.
+    """
 
     budget: int | None = None
     should_stop: Callable[[], bool] | None = None
+    shortcuts: bool = True
 
 
 class _Frame:
@@ -217,6 +227,9 @@ class Search:
         self._budget = sys.maxsize if limits.budget is None else limits.budget
         self._should_stop = limits.should_stop
         self._pause_at = min(self._budget, _STOP_EVERY) + 1
+        self._shortcuts = limits.shortcuts
+        self._went_back = False
+        self._asked_for_hope: set[tuple[int, int]] = set()
         self._reporter: Reporter | None = None if reporter is NULL_REPORTER else reporter
         self._selectors = prepared.selectors
         self._consumable = features.consumable_capacity
@@ -443,6 +456,7 @@ class Search:
         A limit that was exceeded skips the other devices of the requests before, up to the next alternative.
         """
         stack = self._stack
+        self._went_back = True
         while stack:
             frame = stack[-1]
             if frame is _BORDER:
@@ -457,6 +471,10 @@ class Search:
                     todo = None
                 if todo is not None:
                     return todo
+                if isinstance(frame, _Exact) and not self._exceeded and self._is_hopeless(frame):
+                    self._trail.undo_to(0)
+                    stack.clear()
+                    return None
             stack.pop()
         return None
 
@@ -478,25 +496,27 @@ class Search:
         """Place the next device that will do, from the frame's position on."""
         alternative = frame.alternative
         answers = self._answers_to(alternative)
-        exclusive, taken = self._exclusive, self._taken
-        admin, bit = alternative.admin_access, 1 << alternative.claim
-        for place in range(frame.position, len(answers)):
+        end = len(answers)
+        last = end - 1
+        if self._went_back and self._shortcuts and not alternative.derived:
+            last = self._last_start(alternative, frame, answers)
+        for place in range(frame.position, end):
+            answer = answers[place]
+            if place > last and answer is not None:
+                continue
             self.tried += 1
             if self.tried >= self._pause_at:
                 self._pause(alternative)
-            if taken.get(place, 0) & bit if admin else place in exclusive or place in taken:
+            if self._is_busy(alternative, place):
                 self._refuse_busy(alternative, place)
                 continue
-            answer = answers[place]
             if answer is None:
                 answer = answers[place] = self._judge(alternative, place)
             if answer.__class__ is int:
                 self._refuse(alternative, place, answer)
-                continue
-            if self._consumable and not self._has_room(answer, place):
+            elif self._consumable and not self._has_room(answer, place):
                 self._refuse(alternative, place, CAPACITY)
-                continue
-            if self._place(alternative, place, must=False):
+            elif place <= last and self._place(alternative, place, must=False):
                 frame.position = place + 1
                 return (
                     alternative.claim,
@@ -505,8 +525,84 @@ class Search:
                     frame.number + 1,
                     place + 1,
                 )
-        frame.position = len(answers)
+        frame.position = end
         return None
+
+    def _is_busy(self, alternative: Alternative, place: int) -> bool:
+        if alternative.admin_access:
+            return bool(self._taken.get(place, 0) & 1 << alternative.claim)
+        return place in self._exclusive or place in self._taken
+
+    # Shortcuts: a search without them finds the same solutions in the same order, and the same errors.
+    # Errors of selectors and amounts come from judging a device, so every device that would be judged still is.
+
+    def _last_start(self, alternative: Alternative, frame: _Exact, answers: list[Any]) -> int:
+        """The last place where the next device may be, so that enough devices for the rest come after it; -1 for none."""
+        missing = alternative.count - frame.number
+        for place in range(len(answers) - 1, frame.position - 1, -1):
+            if self._may_serve(alternative, place, answers[place]):
+                missing -= 1
+                if missing == 0:
+                    return place
+        return -1
+
+    def _may_serve(self, alternative: Alternative, place: int, answer: Any) -> bool:
+        """Say whether a device could still be placed, now or with more devices placed than now."""
+        if answer.__class__ is int or self._is_busy(alternative, place):
+            return False
+        if answer is None:
+            return True
+        constraints = self._prepared.claims[alternative.claim].constraints
+        states = self._states[alternative.claim]
+        for number in alternative.constraints:
+            constraint = constraints[number]
+            attribute = self._attribute(alternative, place, constraint.attribute)
+            # What a constraint rejects it goes on rejecting when more devices are there.
+            if attribute is None or constraint.extend(states[number], attribute) is REJECTED:
+                return False
+        return True
+
+    def _is_hopeless(self, frame: _Exact) -> bool:
+        """Say whether no choice of earlier requests can help a failed one: there are too few devices for it at all.
+
+        Asked once a request. Where judging a device would be an error the answer is no, and the search goes on to find
+        out whether that device is ever judged.
+        """
+        alternative = frame.alternative
+        if frame.number or not self._shortcuts or alternative.key in self._asked_for_hope:
+            return False
+        self._asked_for_hope.add(alternative.key)
+        earlier = [
+            request
+            for claim in self._prepared.claims[: alternative.claim + 1]
+            for request in claim.requests
+            if request.alternatives[0].key <= alternative.key
+        ]
+        if any(
+            request.first_available or a.derived or a.all_devices
+            for request in earlier
+            for a in request.alternatives
+        ):
+            return False
+        if not all(self._can_judge_all(request.alternatives[0]) for request in earlier):
+            return False
+        left = sum(
+            answer.__class__ is not int
+            and (alternative.admin_access or place not in self._exclusive)
+            for place, answer in enumerate(self._answers_to(alternative))
+        )
+        return left < alternative.count
+
+    def _can_judge_all(self, alternative: Alternative) -> bool:
+        """Judge every device that may be free at some time; false when one of them is an error."""
+        answers = self._answers_to(alternative)
+        for place, answer in enumerate(answers):
+            if answer is None and (alternative.admin_access or place not in self._exclusive):
+                try:
+                    answers[place] = self._judge(alternative, place)
+                except FatalError:
+                    return False
+        return True
 
     def _needed(self, alternative: Alternative) -> int:
         if alternative.all_devices:
@@ -551,6 +647,8 @@ class Search:
             return True
         self._trail.undo_to(mark)
         self._refuse(alternative, place, stage)
+        if not must and stage in _FOR_GOOD:
+            self._answers_to(alternative)[place] = stage
         if must and stage == CONSTRAINED:
             raise FatalError(
                 Fatal(

@@ -20,6 +20,8 @@ from tests.allocator.support import (
 )
 from tests.builders import (
     claim,
+    consumes,
+    counter_set,
     device,
     device_class,
     match,
@@ -28,6 +30,7 @@ from tests.builders import (
     resource_slice,
     snapshot,
     sub_request,
+    taint,
     used,
     without_requests,
 )
@@ -50,7 +53,7 @@ def steps(cluster, *claims) -> tuple[list[str] | None, int]:
     """Device names of the first solution and the solver steps to it, counted as upstream counts them."""
     prepared = prepare_claims(claims, cluster.classes, DEFAULTS, CEL)
     pools = gather_pools(node(), cluster.slices, prepared.rules)
-    search = Search(prepared, node(), pools, cluster.allocated, Limits())
+    search = Search(prepared, node(), pools, cluster.allocated, Limits(shortcuts=False))
     search.prepare_all()
     solution = FIRST_FIT.choose(search.solutions())
     if solution is None:
@@ -189,16 +192,61 @@ def test_the_stable_allocator_finds_the_same_first_solution() -> None:
 
 
 def test_the_search_gives_up_when_its_budget_is_used_up() -> None:
+    part = [consumes("set", memory=1)]
     cluster = snapshot(
-        resource_slice("s", *(device(f"d{index}", card=index) for index in range(20)))
+        resource_slice("s", *(device(f"d{index}", consumes=part) for index in range(8)), count=2),
+        resource_slice("t", counters=[counter_set("set", memory=4)], count=2),
     )
-    hopeless = claim("c", request(count=2), match("gpu.example.com/card"))
+    hopeless = claim("c", request(count=5))
     outcome = ask(cluster, hopeless, budget=50)
 
     assert names(outcome) == "fatal"
     assert kind(outcome) is ReasonKind.SEARCH_BUDGET_EXCEEDED
     assert depends_on_node(outcome)
     assert names(ask(cluster, hopeless, budget=1_000)) is None
+
+
+def test_too_few_devices_are_noticed_without_trying_every_combination() -> None:
+    fifteen_of_sixteen = snapshot(many(16), in_use=[used("d07")])
+    tainted = snapshot(
+        resource_slice(
+            "s", *(device(f"d{n}", taints=[taint("sick")] if n == 3 else None) for n in range(16))
+        )
+    )
+    mixed = snapshot(resource_slice("s", *(device(f"d{n}", x=n == 5) for n in range(16))))
+    whole_node = claim("c", request(count=16))
+
+    for cluster, wanted in [
+        (fifteen_of_sixteen, whole_node),
+        (tainted, whole_node),
+        (mixed, claim("c", request(count=16), match("gpu.example.com/x"))),
+        (snapshot(many(128)), claim("c", request(count=32), match("gpu.example.com/x"))),
+    ]:
+        assert names(ask(cluster, wanted, budget=2_000)) is None
+
+
+def test_a_request_that_nothing_can_serve_ends_the_search_at_once() -> None:
+    gpus = resource_slice("s", *(device(f"d{n:02}") for n in range(64)))
+    wanted = [claim("gpus", request(count=16)), claim("nic", request(device_class="none"))]
+    outcome = ask(snapshot(gpus, classes=[device_class(), NOTHING]), *wanted, budget=2_000)
+
+    assert names(outcome) is None
+    assert message(outcome) == "claim default/nic, request gpu: not enough devices match"
+
+
+def test_shortcuts_do_not_hide_an_error_that_trying_everything_would_meet() -> None:
+    odd = "device.attributes['gpu.example.com'].x == 1"
+    devices = [device("a", x=1), device("b"), device("c", x=1)]
+    only_c = "device.attributes['gpu.example.com'].?y.orValue(0) == 1"
+    nobody = request("nobody", "false")
+
+    # `b` is judged once the search goes back behind `a`.
+    met = snapshot(resource_slice("s", *devices))
+    assert names(ask(met, claim("c", request("odd", odd), nobody))) == "fatal"
+    # Here the only device that would be an error is always taken by the request before.
+    taken = snapshot(resource_slice("s", device("t", y=1), device("a", x=1)))
+    never = claim("c", request("y", only_c), request("odd", odd), nobody)
+    assert names(ask(taken, never)) is None
 
 
 def test_the_budget_is_counted_in_candidate_devices() -> None:

@@ -290,13 +290,16 @@ def test_case_17_devices_choose_their_nodes_themselves() -> None:
 
 def test_case_18_without_the_partitionable_gate_such_slices_are_ignored() -> None:
     off = features(partitionable_devices=False)
+    zone = {"zone": "a"}
     by_device = snapshot(resource_slice("s", device("a", node="node-1"), per_device=True))
     said_false = snapshot(
-        resource_slice("s", device("a"), per_device=False, selector=node_selector(labels={}))
+        resource_slice("s", device("a"), per_device=False, selector=node_selector(labels=zone))
     )
 
+    here = node("node-1", **zone)
     assert names(ask(by_device, claim(), features=off)) is None
-    assert names(ask(said_false, claim(), features=off)) is None
+    assert names(ask(said_false, claim(), on=here, features=off)) is None
+    assert names(ask(said_false, claim(), on=here)) == ["a"]
 
 
 def test_a_slice_with_no_known_node_selection_is_ignored() -> None:

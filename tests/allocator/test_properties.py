@@ -126,6 +126,28 @@ def test_solutions_are_all_valid_and_the_first_is_the_answer(cluster, wanted) ->
         )
 
 
+@SLOW
+@given(cluster=clusters(), wanted=claims(most=3))
+def test_shortcuts_change_neither_solutions_nor_errors(cluster, wanted) -> None:
+    world = cluster.snapshot()
+    prepared = prepare_claims(wanted, world.classes, DEFAULTS, CEL)
+    pools = gather_pools(ON, world.slices, prepared.rules)
+
+    def everything(*, shortcuts: bool) -> list[object]:
+        limits = Limits(budget=100_000, shortcuts=shortcuts)
+        search = Search(prepared, ON, pools, world.allocated, limits)
+        found: list[object] = []
+        try:
+            search.prepare_all()
+            for _, one in zip(range(30), search.solutions(), strict=False):
+                found.append([[(d.request, d.candidate.id) for d in ds] for ds in one.devices])
+        except FatalError as error:
+            found.append(error.outcome.reason.kind)
+        return found
+
+    assert everything(shortcuts=True) == everything(shortcuts=False)
+
+
 # Brute force: every assignment of devices, judged by `verify`
 
 JUDGED = {

@@ -189,8 +189,8 @@ def test_the_furthest_a_device_came_is_kept() -> None:
 
     assert names(outcome) is None
     assert {d.device: stage for d, (stage, _) in explanation.refused[0, 0].items()} == {"b": 8}
-    assert explanation.candidates == 3
-    assert explanation.steps == 3
+    assert explanation.candidates == 2
+    assert explanation.steps == 2
 
 
 def test_a_null_reporter_hears_nothing() -> None:
