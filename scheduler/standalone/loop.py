@@ -8,6 +8,7 @@ Source: scheduler-and-claims 7; reliability 2.1.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -27,6 +28,8 @@ from scheduler.plugins.dynamic_resources import claim_to_give_back, resolve_clai
 from scheduler.scheduling_queue import QueuedPod, SchedulingQueue
 from scheduler.standalone.recheck import recheck_node
 from scheduler.standalone.reports import Events, PodConditions, Reports
+
+_log: Final = logging.getLogger(__name__)
 
 SLICE_SECONDS: Final = 0.01
 SWEEP_SECONDS: Final = 60.0
@@ -174,7 +177,7 @@ class StandaloneLoop:
         self._may_write = core.may_write
         self._scheduler_name = core.settings.scheduler_name
         self._max_binds = core.settings.binding.max_concurrent
-        self._reports = Reports(core.cache, core.binder.pods, core.events)
+        self._reports = Reports(core.cache, core.binder.pods, core.events, core.clock)
         self._first_seen: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._work = asyncio.Event()
@@ -194,6 +197,8 @@ class StandaloneLoop:
         try:
             while not self._is_stopping:
                 now = self._clock.monotonic()
+                if reporting.done():
+                    reporting.result()  # it only ends by a defect, which ends this loop, too
                 if now >= sweep_at:
                     sweep_at = now + SWEEP_SECONDS
                     self._sweep(now)
@@ -284,7 +289,14 @@ class StandaloneLoop:
                 return
             self._unfinished = None
             limit = SLICE_SEARCHES if slices < MAX_SLICES else None
-            if not self._try(queued, limit):
+            try:
+                is_finished = self._try(queued, limit)
+            except Exception:  # a defect that one pod brings to light must not stop all others
+                _log.exception("deciding for pod %s failed", queued.pod.key)
+                self._metrics.attempt("error")
+                self.queue.failed(queued.pod.metadata.uid, (), now, is_error=True)
+                is_finished = True
+            if not is_finished:
                 self._unfinished = (queued, slices + 1)
                 return
             after = self._clock.monotonic()

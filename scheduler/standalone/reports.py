@@ -1,7 +1,8 @@
 """What the owner of a pod is told: the PodScheduled condition and events. Messages, never decisions.
 
 The newest report of a pod takes the place of an older one that is not written yet, and nothing is written that the pod
-says already. One writer at a time: telling must not compete with binding.
+says already. One writer at a time, and a pause after each change of what was told before: telling must not compete
+with binding, and thousands of waiting pods whose counts change are thousands of writes.
 """
 
 import asyncio
@@ -10,10 +11,12 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from allocator.outcome import Reason
+from scheduler.clock import Clock
 from scheduler.events import WARNING, Reference
 from scheduler.model import ClusterReader, Pod, PodCondition
 
 MAX_PENDING: Final = 10_000
+PACE_SECONDS: Final = 0.02
 
 
 class PodConditions(Protocol):
@@ -44,8 +47,11 @@ class _Report:
 class Reports:
     """Reports to be written, newest a pod."""
 
-    def __init__(self, reader: ClusterReader, conditions: PodConditions, events: Events) -> None:
+    def __init__(
+        self, reader: ClusterReader, conditions: PodConditions, events: Events, clock: Clock
+    ) -> None:
         self._reader = reader
+        self._clock = clock
         self._conditions = conditions
         self._events = events
         self._pending: OrderedDict[str, _Report] = OrderedDict()
@@ -86,6 +92,8 @@ class Reports:
             if pod is None or pod.spec.node_name:
                 continue
             await self._conditions.set_unscheduled(pod, report.reason, is_error=report.is_error)
+            if any(condition.type == "PodScheduled" for condition in pod.status.conditions or ()):
+                await self._clock.sleep(PACE_SECONDS)
 
 
 def _says(pod: Pod, message: str, *, is_error: bool) -> bool:

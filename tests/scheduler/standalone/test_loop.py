@@ -589,3 +589,24 @@ async def test_a_bind_that_breaks_is_an_error_of_its_pod_alone() -> None:
 
         assert await it.node_of("q") == "n1"
         assert it.place(await uid_of(created)) is Place.BACKOFF
+
+
+class BrokenEngine(Engine):
+    """Has a defect that one pod brings to light."""
+
+    def pre_filter(self, pod: Pod, reader: ClusterReader) -> CycleState | Status:
+        if pod.metadata.name == "bad":
+            raise ZeroDivisionError
+        return super().pre_filter(pod, reader)
+
+
+async def test_a_defect_that_one_pod_brings_to_light_does_not_stop_the_others() -> None:
+    def broken(core: Core) -> None:
+        core.engine.__class__ = BrokenEngine
+
+    async with running(("n1", 0), change=broken) as it:
+        created = await it.world.pod("bad")
+        await it.world.pod("good")
+
+        assert await it.node_of("good") == "n1"
+        assert it.place(await uid_of(created)) is Place.BACKOFF
