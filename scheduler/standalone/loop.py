@@ -291,7 +291,7 @@ class StandaloneLoop:
             limit = SLICE_SEARCHES if slices < MAX_SLICES else None
             try:
                 is_finished = self._try(queued, limit)
-            except Exception:  # a defect that one pod brings to light must not stop all others
+            except Exception:  # noqa: BLE001  # one pod's defect must not stop all others
                 _log.exception("deciding for pod %s failed", queued.pod.key)
                 self._metrics.attempt("error")
                 self.queue.failed(queued.pod.metadata.uid, (), now, is_error=True)
