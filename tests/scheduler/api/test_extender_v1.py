@@ -64,6 +64,15 @@ def test_bad_requests_are_refused_without_repeating_them(text, problem):
     assert "SECRET" not in str(caught.value)
 
 
+def test_sixty_four_levels_are_accepted_and_one_more_is_not():
+    def nested(levels: int) -> bytes:
+        return body(Pod={**POD, "unknown": "X"}).replace(b'"X"', b"[" * levels + b"]" * levels)
+
+    assert parse_filter(nested(62)).pod.key == "n/p"
+    with pytest.raises(RequestError, match="nested deeper"):
+        parse_filter(nested(63))
+
+
 def test_brackets_and_commas_in_text_do_not_count():
     text = '[{,\\"' * 40_000
     assert (
