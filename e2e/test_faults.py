@@ -95,7 +95,7 @@ async def test_case_26_a_claim_that_somebody_else_allocates_first_keeps_that_all
 
 
 async def test_case_41_a_device_that_another_writer_took_first_is_given_up(
-    faulty: Cluster, proxy: FaultProxy
+    faulty: Cluster, proxy: FaultProxy, mode: Mode
 ) -> None:
     await faulty.add_nodes(1, devices=2)
     await faulty.claim("mine")
@@ -116,6 +116,13 @@ async def test_case_41_a_device_that_another_writer_took_first_is_given_up(
         await faulty.bound("a")
 
     assert len(fault.hit) == 1
+
+    async def told() -> bool:
+        return any("ForeignAllocation" in event for event in await faulty.events("a"))
+
+    await eventually("the pod's owner is told", told)
+    metrics = await mode.service.metrics()
+    assert any(value for name, value in metrics.items() if "foreign_allocation_total" in name)
     held = [devices_of(await faulty.get_claim(name)) for name in ("mine", "theirs")]
     assert sorted(device for [(_, _, device)] in held) == ["gpu-0", "gpu-1"]
 
