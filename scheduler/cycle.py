@@ -68,7 +68,7 @@ def pre_filter(
     """Gather what one attempt needs.
 
     Args:
-        pod: the newest version is taken from the reader; this one if the reader does not know it.
+        pod: as the caller has it; the reader's version is taken unless this one is newer.
         reader: the cache.
         environment: settings and collaborators.
         prepare: makes unallocated claims ready for the search.
@@ -78,7 +78,7 @@ def pre_filter(
         The state for all later steps, or why no node can do: a refusal (the pod waits for an event) or an error
         (retried with backoff).
     """
-    pod = reader.pod(pod.metadata.uid) or pod
+    pod = _newer(pod, reader.pod(pod.metadata.uid))
     is_standalone = environment.mode is Mode.STANDALONE
     filters = STANDALONE_PRE_FILTERS if is_standalone else EXTENDER_PRE_FILTERS
     for check in filters.values():
@@ -111,6 +111,17 @@ def pre_filter(
         if is_standalone
         else frozenset(),
     )
+
+
+def _newer(pod: Pod, known: Pod | None) -> Pod:
+    """The newer of two versions: the caller's copy may be old, and so may the cache when its watch is behind."""
+    if known is None or _version(pod) > _version(known):
+        return pod
+    return known
+
+
+def _version(pod: Pod) -> int:
+    return int(pod.metadata.resource_version or 0)
 
 
 def _backed_resources(requests: Mapping[str, int], snapshot: ClusterSnapshot) -> frozenset[str]:

@@ -35,7 +35,7 @@ from scheduler.framework.status import SUCCESS, Status
 from scheduler.model import ClusterReader, ClusterSnapshot, NodeInfo, Pod
 from scheduler.plugins import dynamic_resources
 
-MAX_ANSWERS: Final = 200_000
+MAX_ANSWERS: Final = 100_000
 ENOUGH_NODES: Final = 100
 CHECK_EVERY: Final = 1000
 

@@ -279,8 +279,11 @@ def test_two_entries_of_one_claim_are_one_claim() -> None:
 def test_the_newest_version_of_the_pod_decides() -> None:
     world = World(*gpu_nodes(1), owned(MADE, claim("p-gpu")), MADE)
     copy_from_before = pod(templates={"gpu": None})
+    meta = msgspec.structs.replace(copy_from_before.metadata, resource_version="99")
+    ahead_of_the_watch = msgspec.structs.replace(copy_from_before, metadata=meta)
 
     assert isinstance(cycle.pre_filter(copy_from_before, world.cache, environment()), CycleState)
+    assert isinstance(cycle.pre_filter(ahead_of_the_watch, world.cache, environment()), Status)
 
 
 def test_all_claims_are_allocated_together_or_none() -> None:
