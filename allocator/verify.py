@@ -28,6 +28,7 @@ from allocator.model.claims import (
     ResourceClaim,
 )
 from allocator.model.devices import (
+    CapacityRequestPolicy,
     CapacityRequestPolicyRange,
     Device,
     DeviceAttribute,
@@ -464,9 +465,8 @@ class _Check:
     ) -> bool:
         policy = capacity.request_policy
         if requested is None and policy is not None and policy.default is None:
-            requested = capacity.value  # API validation wants a default, then this does not happen
-            if policy.valid_values and requested not in policy.valid_values:
-                return False
+            # API validation wants a default, then this does not happen.
+            return self._allows_everything(capacity.value, policy)
         if requested is None:
             default = policy.default if policy else None
             return default is None or default <= capacity.value
@@ -475,12 +475,25 @@ class _Check:
         if policy.valid_range is not None:
             least = self._least_in_range(requested, policy.valid_range)
             highest = policy.valid_range.max
-            if highest is not None and least > Fraction(highest.nanos):
+            is_default = policy.default is not None and least == policy.default.nanos
+            if highest is not None and least > Fraction(highest.nanos) and not is_default:
                 return False
             return least <= capacity.value.nanos
         if policy.valid_values:
             return any(requested <= value <= capacity.value for value in policy.valid_values)
         return requested <= capacity.value
+
+    def _allows_everything(self, value: Quantity, policy: CapacityRequestPolicy) -> bool:
+        """Say whether a policy lets somebody have the whole of a capacity."""
+        valid = policy.valid_range
+        if valid is None:
+            return not policy.valid_values or value in policy.valid_values
+        if valid.max is not None and value > valid.max:
+            return False
+        if valid.step is None or valid.min is None:
+            return True
+        unit = self._unit(valid)
+        return (_units(value, unit) - _units(valid.min, unit)) % _units(valid.step, unit) == 0
 
     def _least_in_range(self, requested: Quantity, valid: CapacityRequestPolicyRange) -> Fraction:
         """The amount, in nano-units, that a range makes of a request."""
