@@ -1,6 +1,5 @@
 """`explain pod`: where a pod runs or would run, or for every node and device why not."""
 
-import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,14 +7,20 @@ import typer
 
 from scheduler.cli import render
 from scheduler.cli.errors import DONE, FOUND_SOMETHING, CliError
-from scheduler.cli.options import Files, Gates, features, read_manifests
+from scheduler.cli.options import (
+    Files,
+    Gates,
+    Kubeconfig,
+    VersionOfServer,
+    features,
+    read_live,
+    read_manifests,
+)
 from scheduler.cli.render import Output, TableOrJson
 
 if TYPE_CHECKING:
-    from allocator.features import Features
     from allocator.outcome import Reason
     from scheduler.offline.explain import Explanation
-    from scheduler.offline.manifests import Manifest
 
 _MOST_DEVICES = 16
 
@@ -38,18 +43,11 @@ def pod(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The pod.")],
     namespace: Annotated[str, typer.Option("-n", "--namespace", help="Its namespace.")] = "default",
     files: Files = None,
-    kubeconfig: Annotated[
-        str, typer.Option(help="Without -f: the cluster to ask; else $KUBECONFIG, else in-cluster.")
-    ] = "",
+    kubeconfig: Kubeconfig = "",
     output: Annotated[
         TableOrJson, typer.Option("-o", "--output", help="Form of the answer.")
     ] = TableOrJson.TABLE,
-    kubernetes_version: Annotated[
-        str,
-        typer.Option(
-            "--kubernetes-version", help="Whose defaults of feature gates apply; else the server's."
-        ),
-    ] = "",
+    kubernetes_version: VersionOfServer = "",
     feature_gates: Gates = "",
 ) -> int:
     """Explain one pod, with manifests (-f) or in a live cluster."""
@@ -61,7 +59,7 @@ def pod(
         manifests = read_manifests(files, None)
         gates = features(kubernetes_version or LATEST_VERSION, feature_gates)
     else:
-        manifests, gates = _read_live(kubeconfig, kubernetes_version, feature_gates)
+        manifests, gates = read_live(kubeconfig, kubernetes_version, feature_gates)
     options = SimulationOptions(features=gates, explain=False)
     explanation = explain_pod(manifests, options, namespace, name, alone=not files)
     if explanation is None:
@@ -71,30 +69,6 @@ def pod(
     else:
         _print_table(explanation)
     return DONE
-
-
-def _read_live(kubeconfig: str, version: str, gates: str) -> "tuple[list[Manifest], Features]":
-    """Read everything that matters from the API server.
-
-    Raises:
-        CliError: there is no usable kubeconfig, or the server does not answer or refuses.
-    """
-    from scheduler.client import ApiError, UnavailableError
-    from scheduler.client.kube import ClientConfigError, KubeClient
-    from scheduler.offline.live import read_cluster, read_version
-
-    async def read() -> tuple[list["Manifest"], str]:
-        client = await KubeClient.connect(kubeconfig)
-        try:
-            return await read_cluster(client), version or await read_version(client)
-        finally:
-            await client.aclose()
-
-    try:
-        manifests, found = asyncio.run(read())
-    except (ApiError, UnavailableError, ClientConfigError) as error:
-        raise CliError(str(error)) from None
-    return manifests, features(found, gates)
 
 
 def _print_table(explanation: "Explanation") -> None:

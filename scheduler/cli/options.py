@@ -30,6 +30,16 @@ Version = Annotated[
 Gates = Annotated[
     str, typer.Option("--feature-gates", help="NAME=true|false, separated by commas.")
 ]
+Kubeconfig = Annotated[
+    str, typer.Option(help="Without -f: the cluster to ask; else $KUBECONFIG, else in-cluster.")
+]
+VersionOfServer = Annotated[
+    str,
+    typer.Option(
+        "--kubernetes-version",
+        help="Whose defaults of feature gates apply; else the server's.",
+    ),
+]
 DEFAULT_VERSION = LATEST_VERSION
 
 
@@ -90,3 +100,29 @@ def parse_bool(flag: str, text: str | None) -> bool | None:
     if value is None:
         raise CliError(f"{flag}: {text!r} is neither true nor false")
     return bool(value)
+
+
+def read_live(kubeconfig: str, version: str, gates: str) -> "tuple[list[Manifest], Features]":
+    """Read everything that matters from the API server.
+
+    Raises:
+        CliError: there is no usable kubeconfig, or the server does not answer or refuses.
+    """
+    import asyncio
+
+    from scheduler.client import ApiError, UnavailableError
+    from scheduler.client.kube import ClientConfigError, KubeClient
+    from scheduler.offline.live import read_cluster, read_version
+
+    async def read() -> tuple[list["Manifest"], str]:
+        client = await KubeClient.connect(kubeconfig)
+        try:
+            return await read_cluster(client), version or await read_version(client)
+        finally:
+            await client.aclose()
+
+    try:
+        manifests, found = asyncio.run(read())
+    except (ApiError, UnavailableError, ClientConfigError) as error:
+        raise CliError(str(error)) from None
+    return manifests, features(found, gates)
