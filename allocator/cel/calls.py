@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from allocator.cel.code import METER, Code, Env, Run
-from allocator.cel.cost import FAILED, CostRule
+from allocator.cel.cost import FAILED, RULES_ON_RESULTS, CostRule
 from allocator.cel.operators import equal
 from allocator.cel.regex import Regex
 from allocator.cel.values import Semver, UInt, map_key
@@ -30,6 +30,7 @@ def plain(method: Method, args: Sequence[Code]) -> Run:
 
 def counted(method: Method, runs: Sequence[Run], rule: CostRule) -> Run:
     """Call a function and charge for it; upstream evaluates both arguments even if the first failed."""
+    needs_result = rule in RULES_ON_RESULTS
 
     def run(env: Env) -> object:
         values: list[Any] = []
@@ -45,12 +46,18 @@ def counted(method: Method, runs: Sequence[Run], rule: CostRule) -> Run:
         if failure is not None:
             env[METER].charge(rule(values, FAILED))
             raise failure
+        meter = env[METER]
+        meter.weigh(values)
+        if not needs_result:
+            # Before the work is done: some functions take the square of what they are given.
+            meter.charge(rule(values, None))
+            return method(*values)
         try:
             result = method(*values)
         except CelRuntimeError:
-            env[METER].charge(rule(values, FAILED))
+            meter.charge(rule(values, FAILED))
             raise
-        env[METER].charge(rule(values, result))
+        meter.charge(rule(values, result))
         return result
 
     return run

@@ -15,6 +15,7 @@ from allocator.cel.code import (
     CONDITIONAL,
     DEVICE,
     FIRST_SLOT,
+    METER,
     PLAIN,
     Code,
     Env,
@@ -359,7 +360,12 @@ class Compiler:
             env[at] = access.UNSET
             return body(env)
 
-        return Code(run)
+        def watched(env: Env) -> Any:
+            env[METER].tick()
+            env[at] = access.UNSET
+            return body(env)
+
+        return Code(watched if self.counting else run)
 
 
 def _dependencies(node: Node) -> list[Node]:

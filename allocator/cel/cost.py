@@ -18,6 +18,8 @@ LIST, MAP = 10, 30
 _TRAVERSAL: Final = 0.1
 _REGEX: Final = 0.25
 _POLL: Final = 512
+_MOST_WORK: Final = 2_000_000
+_CONTAINERS: Final = frozenset({list, dict, DomainMap, Optional})
 
 CostRule = Callable[[Sequence[Any], Any], int]
 
@@ -33,15 +35,45 @@ class Meter:
         cost: spent so far.
         limit: the most that may be spent.
         deadline: answers whether time is up; asked now and then.
+        work: nested members that may still be walked. Upstream's costs do not see the size of what a list holds, and
+            a list that holds another one twice, and so on, is soon larger than can be walked.
     """
 
-    __slots__ = ("cost", "deadline", "limit", "ticks")
+    __slots__ = ("cost", "deadline", "limit", "ticks", "work")
 
     def __init__(self, limit: int = LIMIT, deadline: Callable[[], bool] | None = None) -> None:
         self.cost = 0
         self.limit = limit
         self.deadline = deadline
         self.ticks = _POLL
+        self.work = _MOST_WORK
+
+    def weigh(self, values: Sequence[Any]) -> None:
+        """Note that nested values are about to be walked.
+
+        Raises:
+            Stopped: they are too large altogether.
+        """
+        for value in values:
+            if value.__class__ in _CONTAINERS:
+                self._walk(value)
+
+    def _walk(self, value: Any) -> None:
+        pending = [value]
+        while pending:
+            value = pending.pop()
+            cls = value.__class__
+            if cls is Optional:
+                members = [value.value]
+            else:
+                members = value if cls is list else list(value.values())
+            nested = [member for member in members if member.__class__ in _CONTAINERS]
+            if not nested:
+                continue
+            self.work -= len(nested)
+            if self.work < 0:
+                raise Stopped("operation interrupted: nested values are too large")
+            pending.extend(nested)
 
     def charge(self, cost: int) -> None:
         """Spend.
@@ -281,6 +313,10 @@ _BY_DEFAULT: Final[dict[str, CostRule]] = {
     **dict.fromkeys(("matches", "matches_string"), _regex),
     "contains_string": _product_scan,
 }
+
+
+# The rules that look at the result; all others may be applied before there is one.
+RULES_ON_RESULTS: Final = frozenset({_join, _result_size})
 
 
 def rule_for(function: str, overloads: Sequence[str]) -> CostRule:

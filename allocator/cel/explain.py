@@ -24,6 +24,8 @@ from allocator.errors import CelRuntimeError
 
 _COMPARISONS: Final = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "@in"})
 _SHOWN: Final = 200
+_MOST_MEMBERS: Final = 16
+_DEEPEST: Final = 4
 
 
 class Clause(NamedTuple):
@@ -104,9 +106,12 @@ def _found(node: Node, device: DeviceValues) -> str:
     return "" if error else show(value)[:_SHOWN]
 
 
-def show(value: object) -> str:
-    """Write a value the way CEL would."""
-    writer = _WRITERS.get(value.__class__)
+def show(value: object, depth: int = 0) -> str:
+    """Write a value the way CEL would; deep nesting is cut short."""
+    cls = value.__class__
+    if cls is list or cls is dict or cls is DomainMap or cls is Optional:
+        return "..." if depth >= _DEEPEST else _SHOW_NESTED[cls](value, depth + 1)
+    writer = _WRITERS.get(cls)
     if writer is not None:
         return writer(value)
     try:
@@ -115,22 +120,29 @@ def show(value: object) -> str:
         return str(value)
 
 
-def _show_list(value: list[object]) -> str:
-    return f"[{', '.join(map(show, value[:16]))}{', ...' if len(value) > 16 else ''}]"
+def _show_list(value: list[object], depth: int) -> str:
+    parts = [show(element, depth) for element in value[:_MOST_MEMBERS]]
+    return f"[{', '.join(parts)}{', ...' if len(value) > _MOST_MEMBERS else ''}]"
 
 
-def _show_map(value: dict[object, object]) -> str:
-    return (
-        "{"
-        + ", ".join(f"{show(unmap_key(key))}: {show(member)}" for key, member in value.items())
-        + "}"
-    )
+def _show_map(value: dict[object, object], depth: int) -> str:
+    parts = [
+        f"{show(unmap_key(key), depth)}: {show(member, depth)}"
+        for key, member in list(value.items())[:_MOST_MEMBERS]
+    ]
+    return "{" + ", ".join(parts) + (", ..." if len(value) > _MOST_MEMBERS else "") + "}"
 
 
-def _show_optional(value: Optional) -> str:
-    return f"optional.of({show(value.value)})" if value.present else "optional.none()"
+def _show_optional(value: Optional, depth: int) -> str:
+    return f"optional.of({show(value.value, depth)})" if value.present else "optional.none()"
 
 
+_SHOW_NESTED: Final[dict[type, Callable[[Any, int], str]]] = {
+    list: _show_list,
+    dict: _show_map,
+    DomainMap: _show_map,
+    Optional: _show_optional,
+}
 _WRITERS: Final[dict[type, Callable[[Any], str]]] = {
     str: quote,
     type(None): lambda _value: "null",
@@ -138,8 +150,4 @@ _WRITERS: Final[dict[type, Callable[[Any], str]]] = {
     QuantityValue: lambda value: str(value.quantity),
     Semver: lambda value: value.text,
     TypeValue: lambda value: value.name,
-    list: _show_list,
-    dict: _show_map,
-    DomainMap: _show_map,
-    Optional: _show_optional,
 }

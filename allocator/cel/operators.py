@@ -9,6 +9,7 @@ from typing import Any, Final
 from allocator.cel.library import timelib
 from allocator.cel.values import (
     EMPTY_MAP,
+    MAX_ELEMENTS,
     MAX_INT,
     MAX_UINT,
     MIN_INT,
@@ -21,6 +22,7 @@ from allocator.cel.values import (
     Timestamp,
     TypeValue,
     UInt,
+    check_length,
     find,
     go_name,
     map_key,
@@ -227,7 +229,10 @@ def add(left: Any, right: Any) -> object:
     if cls is right.__class__:
         if cls is int:
             return as_int(left + right)
-        if cls is str or cls is float or cls is list or cls is bytes:
+        if cls is list:
+            check_length(len(left) + len(right), MAX_ELEMENTS)
+            return left + right
+        if cls is str or cls is float or cls is bytes:
             return left + right
         if cls is UInt:
             return as_uint(left.value + right.value)

@@ -19,6 +19,22 @@ MIN_INT: Final = -(2**63)
 MAX_UINT: Final = 2**64 - 1
 
 
+# Differs from upstream, which has no such bounds and runs out of memory: its costs see what a function reads, not
+# what it makes. Nothing that stays within the cost limit and is used afterwards comes near.
+MAX_CHARACTERS: Final = 2**26
+MAX_ELEMENTS: Final = 4_000_000
+
+
+def check_length(length: int, most: int) -> None:
+    """Refuse to make a value that is larger than anything useful.
+
+    Raises:
+        CelRuntimeError: it is.
+    """
+    if length > most:
+        raise CelRuntimeError(f"operation cancelled: result of size {length} is too large")
+
+
 class UInt:
     """An unsigned 64-bit integer."""
 

@@ -10,11 +10,13 @@ from typing import Any, Final, NamedTuple
 
 from allocator.cel.library import convert
 from allocator.cel.values import (
+    MAX_CHARACTERS,
     DomainMap,
     Duration,
     Timestamp,
     TypeValue,
     UInt,
+    check_length,
     type_name,
     unmap_key,
 )
@@ -89,6 +91,7 @@ def format_text(text: str, args: Sequence[object]) -> str:
     Raises:
         CelRuntimeError: a clause is malformed, has no argument or cannot show it.
     """
+    _check_size(args)
     parts: list[str] = []
     used = 0
     for clause in clauses(text, len(args)):
@@ -98,6 +101,24 @@ def format_text(text: str, args: Sequence[object]) -> str:
         parts.append(_VERBS[clause.verb](args[used], clause.precision))
         used += 1
     return "".join(parts)
+
+
+def _check_size(args: Sequence[object]) -> None:
+    """Refuse arguments that would make a text larger than anything useful."""
+    length = 0
+    pending: list[Any] = list(args)
+    while pending:
+        value = pending.pop()
+        cls = value.__class__
+        if cls is str or cls is bytes:
+            length += len(value)
+        elif cls is list:
+            length += 2 * len(value)
+            pending.extend(value)
+        elif cls is dict or cls is DomainMap:
+            length += 2 * len(value)
+            pending.extend(value.values())
+        check_length(length, MAX_CHARACTERS)
 
 
 def _failed(message: str) -> CelRuntimeError:

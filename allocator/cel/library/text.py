@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from allocator.cel.library.formatting import format_text
 from allocator.cel.regex import compile_regex
-from allocator.cel.values import no_such_overload
+from allocator.cel.values import MAX_CHARACTERS, check_length, no_such_overload
 from allocator.errors import CelRuntimeError
 
 # Go's unicode.IsSpace.
@@ -84,7 +84,11 @@ def _upper(text: str) -> str:
 
 @_typed("replace", str, str, str, int)
 def _replace(text: str, old: str, new: str, limit: int = -1) -> str:
-    return text.replace(old, new, limit if limit >= 0 else -1)
+    limit = limit if limit >= 0 else -1
+    if len(text) * len(new) > MAX_CHARACTERS:
+        count = text.count(old) if limit < 0 else min(limit, text.count(old))
+        check_length(len(text) + count * (len(new) - len(old)), MAX_CHARACTERS)
+    return text.replace(old, new, limit)
 
 
 @_typed("split", str, str, int)
@@ -145,6 +149,8 @@ def _join(parts: list[object], separator: str = "") -> str:
     for part in parts:
         if part.__class__ is not str:
             raise CelRuntimeError(f"join: invalid input: {part}")
+    length = len(separator) * len(parts) + sum(map(len, parts))  # type: ignore[arg-type]
+    check_length(length, MAX_CHARACTERS)
     return separator.join(parts)  # type: ignore[arg-type]
 
 
