@@ -2,6 +2,7 @@
 
 from scheduler.binder.binder import Binder, BinderCache, Chain, ClaimBarrier
 from scheduler.binder.claims import ClaimWriter
+from scheduler.binder.epochs import Epochs
 from scheduler.binder.outcome import BOUND, BindError, BindOutcome, LeaseLostError
 from scheduler.binder.pods import PodWriter
 
@@ -14,6 +15,7 @@ __all__ = [
     "Chain",
     "ClaimBarrier",
     "ClaimWriter",
+    "Epochs",
     "LeaseLostError",
     "PodWriter",
 ]

@@ -7,7 +7,7 @@ Source: `architecture.md` decision 6; reliability 2.1, 2.2.
 """
 
 import asyncio
-import contextlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -17,13 +17,16 @@ from allocator.outcome import Reason, ReasonKind
 from scheduler.binder.claims import ClaimCache, ClaimWriter
 from scheduler.binder.outcome import BOUND, BindError, BindOutcome, LeaseLostError
 from scheduler.binder.pods import PodWriter
+from scheduler.binder.retry import OPEN_SECONDS
 from scheduler.cache.allocated import Conflict
 from scheduler.clock import Clock
 from scheduler.config import BindSettings
 from scheduler.framework.cycle_state import PodClaim
 from scheduler.framework.status import Status
 from scheduler.model import Pod
-from scheduler.plugins.dynamic_resources import is_ready_for_binding
+from scheduler.plugins.dynamic_resources import is_ready_for_binding, is_reserved_for
+
+_log: Final = logging.getLogger(__name__)
 
 VERSION_TIMEOUT_SECONDS: Final = 5.0
 
@@ -101,6 +104,7 @@ class Binder:
         self._settings = settings
         self._on_conflict = on_conflict
         self._chains: dict[str, Chain] = {}
+        self._giving_back: dict[str, asyncio.Future[None]] = {}
         self._slots = asyncio.Semaphore(settings.max_concurrent)
         self._idle = asyncio.Event()
         self._idle.set()
@@ -164,11 +168,25 @@ class Binder:
         return chain.task.result()
 
     async def give_back(self, claim: ResourceClaim, pod: Pod) -> bool:
-        """Deallocate an idle claim of a pod that it keeps from fitting; False if it is not idle any more."""
-        try:
-            return await self._claims.give_back(claim, pod.metadata.uid)
-        except LeaseLostError:
+        """Deallocate an idle claim of a pod that it keeps from fitting; False if it is not idle any more.
+
+        A claim that is reserved for this pod alone is idle only as long as the pod has no node: the caller's word is not
+        taken for that (S9), and no bind of the pod may be under way.
+        """
+        uid = pod.metadata.uid
+        if uid in self._chains or uid in self._giving_back:
             return False
+        done = self._giving_back[uid] = asyncio.get_running_loop().create_future()
+        try:
+            current = await self._pods.read(pod)
+            if current.spec.node_name or uid in self._chains:
+                return False
+            return await self._claims.give_back(claim, uid)
+        except BindError:
+            return False
+        finally:
+            del self._giving_back[uid]
+            done.set_result(None)
 
     async def drain(self, timeout_seconds: float) -> bool:
         """Wait until no bind is under way.
@@ -212,12 +230,16 @@ class Binder:
         recheck: Callable[[], Status | None] | None,
     ) -> BindOutcome:
         touched: list[ResourceClaim] = []
+        is_binding = False
         try:
-            await self._write_claims(chain, claims, allocations, touched)
+            giving_back = self._giving_back.get(chain.pod.metadata.uid)
+            if giving_back is not None:
+                await asyncio.wait({giving_back})  # what it leaves behind decides
+            stored = await self._write_claims(chain, claims, allocations, touched)
             self._check_time(chain)
-            status = recheck() if recheck is not None else None
-            if status is not None and not status.is_success and status.reason is not None:
-                raise BindError(status.reason.kind, status.reason.message)
+            self._check_kept(stored, chain.pod)
+            self._recheck(recheck)
+            is_binding = True
             await self._pods.bind(
                 chain.pod,
                 chain.node_name,
@@ -225,11 +247,28 @@ class Binder:
             )
         except BindError as problem:
             if not problem.keep:
-                # On a lost lease the next leader finds the reservation of a pending pod and finishes or undoes it.
-                with contextlib.suppress(LeaseLostError):
-                    await self._undo(chain, touched)
+                await self._undo(chain, touched)
+            elif problem.is_open:
+                # The write may still commit: its devices must not be given to anybody else until it cannot any more.
+                await self._clock.sleep(OPEN_SECONDS)
             return BindOutcome(problem.reason)
+        except Exception:  # noqa: BLE001  # whatever it was, devices and claims must not hang on it
+            _log.exception("the bind of pod %s has met a defect", chain.pod.key)
+            if not is_binding:  # else it may be bound; the next attempt finds what is reserved and goes on from there
+                await self._undo(chain, touched)
+            return BindOutcome(
+                Reason(kind=ReasonKind.NOT_READY, message="the bind failed on an internal error")
+            )
         return BOUND
+
+    @staticmethod
+    def _recheck(recheck: Callable[[], Status | None] | None) -> None:
+        status = recheck() if recheck is not None else None
+        if status is None or status.is_success:
+            return
+        reason = status.reason
+        kind = ReasonKind.NOT_READY if reason is None else reason.kind
+        raise BindError(kind, status.message if reason is None else reason.message)
 
     async def _write_claims(
         self,
@@ -237,7 +276,7 @@ class Binder:
         claims: Sequence[PodClaim],
         allocations: Mapping[str, AllocationResult],
         touched: list[ResourceClaim],
-    ) -> None:
+    ) -> Sequence[ResourceClaim]:
         ordered = sorted(claims, key=lambda c: (c.claim.metadata.namespace, c.claim.metadata.name))
         stored: list[ResourceClaim] = []
         for pod_claim in ordered:
@@ -250,14 +289,16 @@ class Binder:
                     pod_claim.claim, chain.pod, allocations.get(pod_claim.uid)
                 )
             )
-        if allocations:
-            await self._check_alone(
-                chain, [claim for claim in stored if claim.metadata.uid in allocations]
-            )
+        if stored:
+            await self._check_alone(chain, stored)
         self._check_conditions(stored)
+        return stored
 
     async def _check_alone(self, chain: Chain, written: Sequence[ResourceClaim]) -> None:
-        """W3: once the watch has passed our writes, every earlier writer is visible; give way to those."""
+        """W3: once the watch has passed our writes, every earlier writer is visible; give way to those.
+
+        Also for claims that were allocated before: whoever shares one may come before its allocator has been here.
+        """
         version = max(int(claim.metadata.resource_version or 0) for claim in written)
         if not await self._barrier.reached(version, VERSION_TIMEOUT_SECONDS):
             raise BindError(
@@ -273,6 +314,23 @@ class Binder:
                         f"a device of claim {claim.metadata.name} was given to another claim by another writer",
                         claim=claim.metadata.name,
                     )
+
+    def _check_kept(self, stored: Sequence[ResourceClaim], pod: Pod) -> None:
+        """Right before the Binding: every claim is still there, allocated as it was and reserved for the pod (S5)."""
+        for claim in stored:
+            meta = claim.metadata
+            record = self._cache.claim_record(meta.namespace, meta.name)
+            if record is None or record.claim.metadata.uid != meta.uid:
+                raise BindError(
+                    ReasonKind.CLAIM_NOT_FOUND, f"claim {meta.name} is gone", claim=meta.name
+                )
+            same_devices = record.claim.status.allocation == claim.status.allocation
+            if not (same_devices and is_reserved_for(record.claim, pod.metadata.uid)):
+                raise BindError(
+                    ReasonKind.WRITE_CONFLICT,
+                    f"claim {meta.name} was released in the meantime",
+                    claim=meta.name,
+                )
 
     @staticmethod
     def _check_conditions(stored: Sequence[ResourceClaim]) -> None:
@@ -298,16 +356,26 @@ class Binder:
             raise BindError(ReasonKind.DEADLINE_EXCEEDED, "the pod could not be bound in time")
 
     async def _undo(self, chain: Chain, touched: Sequence[ResourceClaim]) -> None:
-        """Take reservations back, latest first. Never for a pod that turns out to be bound."""
+        """Take reservations back, latest first. Never for a pod that turns out to be bound.
+
+        What cannot be taken back stays reserved for a pending pod: whoever tries it next, or leads next, finishes it.
+        """
         if not touched:
             return
         try:
-            current = await self._pods.read(chain.pod)
+            if not await self._is_bound(chain.pod):
+                for claim in reversed(touched):
+                    await self._claims.release(claim, chain.pod.metadata.uid)
+        except LeaseLostError:
+            return
+        except Exception:  # noqa: BLE001  # whatever it was, devices and claims must not hang on it
+            _log.exception("what was reserved for pod %s stays reserved", chain.pod.key)
+
+    async def _is_bound(self, pod: Pod) -> bool:
+        try:
+            current = await self._pods.read(pod)
         except LeaseLostError:
             raise
         except BindError:
-            current = None  # gone or replaced: nobody uses what was reserved
-        if current is not None and current.spec.node_name:
-            return
-        for claim in reversed(touched):
-            await self._claims.release(claim, chain.pod.metadata.uid)
+            return False  # gone or replaced: nobody uses what was reserved
+        return bool(current.spec.node_name)

@@ -17,6 +17,7 @@ import orjson
 from allocator.model.claims import AllocationResult, ResourceClaim
 from allocator.outcome import ReasonKind
 from scheduler.api.decode import allocation_tree, decode
+from scheduler.binder.epochs import stamped_epoch
 from scheduler.binder.outcome import BindError, LeaseLostError
 from scheduler.binder.retry import Backoff, is_retryable
 from scheduler.client import (
@@ -29,9 +30,18 @@ from scheduler.client import (
     Unknown,
 )
 from scheduler.clock import Clock, rfc3339
-from scheduler.model import EPOCH_ANNOTATION, FINALIZER, MAX_CONSUMERS, ClaimRecord, Kind, Pod
+from scheduler.model import (
+    DOMAIN,
+    EPOCH_ANNOTATION,
+    FINALIZER,
+    MAX_CONSUMERS,
+    ClaimRecord,
+    Kind,
+    Pod,
+)
 
 MAX_CONFLICTS: Final = 5
+FENCE_ANNOTATION: Final = f"{DOMAIN}/fence"
 _BINDING_PERMISSION: Final = "resourceclaims/binding"
 Document = dict[str, Any]
 
@@ -89,33 +99,26 @@ class ClaimWriter:
         for attempt in range(MAX_CONFLICTS):
             document = await self._read(claim, fresh=attempt > 0)
             _check_alive(document, claim)
-            current = _allocation(document)
-            if _is_reserved(document, pod) and current is not None:
-                if allocation is not None and not _same_devices(current, allocation):
-                    raise BindError(
-                        ReasonKind.WRITE_CONFLICT,
-                        f"claim {name} was allocated in the meantime",
-                        claim=name,
-                    )
-                return self._assume(document)
-            if allocation is not None:
-                if current is not None:
-                    raise BindError(
-                        ReasonKind.WRITE_CONFLICT,
-                        f"claim {name} was allocated in the meantime",
-                        claim=name,
-                    )
+            self._check_epoch(document)
+            is_reserved = _is_reserved(document, pod)
+            if allocation is None:
+                _check_as_decided(document, claim)
+                if is_reserved:
+                    return self._assume(document)
+            elif (current := _allocation(document)) is not None:
+                if is_reserved and _same_devices(current, allocation):
+                    return self._assume(document)  # an answer was lost; the write was not
+                raise BindError(
+                    ReasonKind.WRITE_CONFLICT,
+                    f"claim {name} was allocated in the meantime",
+                    claim=name,
+                )
+            else:
                 protected = await self._protect(document, name)
                 if protected is None:
                     await backoff.pause()
                     continue
                 document = protected
-            elif current is None:
-                raise BindError(
-                    ReasonKind.WRITE_CONFLICT,
-                    f"claim {name} was deallocated in the meantime",
-                    claim=name,
-                )
             self._add_reservation(document, pod, allocation, name)
             answer = await self.put(document, "/status")
             if isinstance(answer, Committed):
@@ -185,10 +188,19 @@ class ClaimWriter:
         if isinstance(answer, Committed):
             self._assume(orjson.loads(answer.body))
             return True
+        if answer.status == 409:
+            # Perhaps an earlier try of ours: whoever binds next must not start from the version before.
+            found = await self._read(claim, fresh=True)
+            if found["metadata"].get("uid") == claim.metadata.uid:
+                self._assume(found)
         return False
 
     async def put(self, document: Document, subresource: str = "") -> Committed | Rejected:
         """PUT a claim, repeating the very same request until its outcome is definite.
+
+        Returns:
+            The last answer. After a refusal nothing that was sent can commit any more; after a conflict something that
+            was sent may have.
 
         Raises:
             LeaseLostError: this process may not write any more.
@@ -197,12 +209,53 @@ class ClaimWriter:
         path = claim_path(meta["namespace"], meta["name"]) + subresource
         body = orjson.dumps(document)
         backoff = Backoff(self.clock, self.rng)
+        is_open = False
         while True:
             if not self.may_write():
-                raise LeaseLostError
+                raise LeaseLostError(is_open=is_open)
             answer = await self.client.write("PUT", path, body)
-            if not isinstance(answer, Unknown) and not is_retryable(answer):
+            if isinstance(answer, Unknown):
+                is_open = True
+            elif isinstance(answer, Committed) or answer.status in (404, 409):
                 return answer
+            elif not is_retryable(answer):
+                if is_open:
+                    await self._fence(meta)
+                return answer
+            await backoff.pause(answer)
+
+    async def _fence(self, sent: Document) -> None:
+        """Move a claim on from the version that a request under way was made for: it cannot commit after that.
+
+        A refusal (permission, a webhook) says nothing of an earlier try of the same request whose answer was lost.
+
+        Args:
+            sent: metadata of that request.
+
+        Raises:
+            LeaseLostError: this process may not write any more.
+        """
+        path = claim_path(sent["namespace"], sent["name"])
+        backoff = Backoff(self.clock, self.rng)
+        while True:
+            if not self.may_write():
+                raise LeaseLostError(is_open=True)
+            try:
+                document: Document = orjson.loads(await self.client.get(path))
+            except NotFoundError:
+                return
+            except (ApiError, UnavailableError):
+                await backoff.pause()
+                continue
+            meta = document["metadata"]
+            version = sent.get("resourceVersion")
+            if meta.get("uid") != sent.get("uid") or meta.get("resourceVersion") != version:
+                return
+            meta["annotations"] = {**(meta.get("annotations") or {}), FENCE_ANNOTATION: version}
+            answer = await self.client.write("PUT", path, orjson.dumps(document))
+            if isinstance(answer, Committed):
+                self._assume(orjson.loads(answer.body))
+                return
             await backoff.pause(answer)
 
     async def _protect(self, document: Document, name: str) -> Document | None:
@@ -211,8 +264,6 @@ class ClaimWriter:
         finalizers = meta.get("finalizers") or []
         epoch = self.epoch()
         stamped = (meta.get("annotations") or {}).get(EPOCH_ANNOTATION)
-        if stamped is not None and stamped.isdecimal() and int(stamped) > epoch > 0:
-            raise LeaseLostError
         # A claim that has the finalizer from its creation and no epoch needs no write of its own: the sweep after a
         # takeover changes its resourceVersion, and that alone stops the writes of an older leader.
         if FINALIZER in finalizers and (stamped is None or epoch == 0 or stamped == str(epoch)):
@@ -229,6 +280,11 @@ class ClaimWriter:
         if answer.status == 409:
             return None
         raise refusal(answer, name)
+
+    def _check_epoch(self, document: Document) -> None:
+        """A claim that a later leader has stamped is not ours to write, whatever our lease says (H5)."""
+        if stamped_epoch(document["metadata"].get("annotations")) > self.epoch() > 0:
+            raise LeaseLostError
 
     def _add_reservation(
         self, document: Document, pod: Pod, allocation: AllocationResult | None, name: str
@@ -320,6 +376,27 @@ def _check_alive(document: Document, claim: ResourceClaim) -> None:
     if meta.get("deletionTimestamp"):
         raise BindError(
             ReasonKind.CLAIM_BEING_DELETED, f"claim {name} is being deleted", claim=name
+        )
+
+
+def _check_as_decided(document: Document, claim: ResourceClaim) -> None:
+    """A claim that was allocated when the node was chosen must still be: here, not on another node's devices."""
+    name = claim.metadata.name
+    if _allocation(document) is None:
+        raise BindError(
+            ReasonKind.WRITE_CONFLICT, f"claim {name} was deallocated in the meantime", claim=name
+        )
+    if document["metadata"].get("resourceVersion") == claim.metadata.resource_version:
+        return
+    record = decode(Kind.RESOURCE_CLAIM, orjson.dumps(document))
+    if (
+        not isinstance(record, ClaimRecord)
+        or record.claim.status.allocation != claim.status.allocation
+    ):
+        raise BindError(
+            ReasonKind.WRITE_CONFLICT,
+            f"claim {name} was allocated otherwise in the meantime",
+            claim=name,
         )
 
 

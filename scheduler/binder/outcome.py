@@ -26,20 +26,31 @@ class BindError(Exception):
     Attributes:
         reason: for the pod.
         keep: whether claims stay as they are (binding conditions pending): nothing is undone.
+        is_open: whether a request was sent whose outcome is not known and that may still commit.
     """
 
     def __init__(
-        self, kind: ReasonKind, message: str, *, claim: str = "", keep: bool = False
+        self,
+        kind: ReasonKind,
+        message: str,
+        *,
+        claim: str = "",
+        keep: bool = False,
+        is_open: bool = False,
     ) -> None:
         super().__init__(message)
         self.reason = Reason(kind=kind, message=message, claim=claim)
         self.keep = keep
+        self.is_open = is_open
 
 
 class LeaseLostError(BindError):
     """This process may not write any more; whoever leads next finishes or undoes what is half done."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_open: bool = False) -> None:
         super().__init__(
-            ReasonKind.NOT_LEADER, "this scheduler is not the leader any more", keep=True
+            ReasonKind.NOT_LEADER,
+            "this scheduler is not the leader any more",
+            keep=True,
+            is_open=is_open,
         )

@@ -15,7 +15,7 @@ import orjson
 from allocator.outcome import Reason, ReasonKind
 from scheduler.api.decode import decode
 from scheduler.binder.outcome import BindError, LeaseLostError
-from scheduler.binder.retry import Backoff, is_retryable
+from scheduler.binder.retry import OPEN_SECONDS, Backoff
 from scheduler.client import (
     STRATEGIC_MERGE_PATCH,
     ApiClient,
@@ -24,6 +24,7 @@ from scheduler.client import (
     NotFoundError,
     Rejected,
     UnavailableError,
+    Unknown,
 )
 from scheduler.clock import Clock, rfc3339
 from scheduler.model import Kind, Pod
@@ -67,39 +68,48 @@ class PodWriter:
         backoff = Backoff(self.clock, self.rng)
         refusals = 0
         is_open = False  # a request without definite outcome may still commit
+        open_until = float("-inf")
         while True:
             if not self.may_write():
-                raise LeaseLostError
+                raise LeaseLostError(is_open=is_open)
             if is_expired() and not is_open:
                 raise BindError(ReasonKind.DEADLINE_EXCEEDED, "the pod could not be bound in time")
             answer = await self.client.write("POST", path, body)
             if isinstance(answer, Committed):
                 return
-            if isinstance(answer, Rejected) and answer.status not in (0, 429):
-                if await self._is_bound(pod, node_name):
+            if isinstance(answer, Unknown):
+                is_open, open_until = True, self.clock.monotonic() + OPEN_SECONDS
+            elif answer.status not in (0, 429):
+                current = await self._unbound(pod, node_name)
+                if current is None:
                     return
-                is_open = False  # it was refused on the state that any earlier one would find, too
                 refusals += 1
-                if refusals >= MAX_REFUSALS or answer.status in (403, 404, 422):
+                # A pod that is being deleted refuses every Binding. Any other refusal (permission, a webhook) says
+                # nothing of an earlier request that is still under way: that one has to be waited for.
+                is_open = (
+                    is_open
+                    and current.metadata.deletion_timestamp is None
+                    and self.clock.monotonic() < open_until
+                )
+                is_final = refusals >= MAX_REFUSALS or answer.status in (403, 404, 422)
+                if is_final and not is_open:
                     raise _refusal(answer)
-            elif is_retryable(answer):
-                is_open = is_open or not isinstance(answer, Rejected)
             await backoff.pause(answer)
 
-    async def _is_bound(self, pod: Pod, node_name: str) -> bool:
-        """Read where the pod is.
+    async def _unbound(self, pod: Pod, node_name: str) -> Pod | None:
+        """Read the pod; None: it is bound to this node.
 
         Raises:
             BindError: it is gone, or bound elsewhere.
         """
         current = await self.read(pod)
         if current.spec.node_name == node_name:
-            return True
+            return None
         if current.spec.node_name:
             raise BindError(
                 ReasonKind.WRITE_CONFLICT, "the pod was bound to another node in the meantime"
             )
-        return False
+        return current
 
     async def read(self, pod: Pod) -> Pod:
         """The pod as it is now, waiting for the API server to answer.

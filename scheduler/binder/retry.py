@@ -10,6 +10,8 @@ from scheduler.clock import Clock
 FIRST_SECONDS: Final = 0.1
 CAP_SECONDS: Final = 5.0
 RETRY_AFTER_CAP_SECONDS: Final = 30.0
+# A request without an answer may still commit for this long: more than a client waits (8 s) and a server works (5 s).
+OPEN_SECONDS: Final = 10.0
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ Only needed when the lease was not released. Source: reliability H6, S13.
 """
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -20,9 +21,12 @@ from scheduler.client import MERGE_PATCH, ApiClient, Committed, Rejected
 from scheduler.clock import Clock
 from scheduler.model import EPOCH_ANNOTATION, ClaimRecord, Kind
 
+_log: Final = logging.getLogger(__name__)
+
 QUARANTINE_SECONDS: Final = 5.0
 CLAIMS_PER_SECOND: Final = 500
 CONCURRENT: Final = 16
+_TELL_AFTER: Final = 3  # tries
 
 
 async def sweep(
@@ -83,4 +87,11 @@ async def _stamp(
             return True
         if isinstance(answer, Rejected) and answer.status in (404, 422):
             return False  # gone, or another claim has its name: nothing old can write to it
+        if backoff.tries == _TELL_AFTER:
+            _log.warning(
+                "claim %s/%s cannot be stamped, nothing is scheduled before: %s",
+                meta.namespace,
+                meta.name,
+                answer,
+            )
         await backoff.pause(answer)

@@ -15,7 +15,7 @@ from allocator.cel import Compiler
 from allocator.features import LATEST_VERSION, FeatureGateError, Features, minor_version
 from allocator.model.claims import ResourceClaim
 from allocator.model.devices import DeviceID
-from scheduler.binder import Binder, ClaimWriter, PodWriter
+from scheduler.binder import Binder, ClaimWriter, Epochs, PodWriter
 from scheduler.cache.allocated import Conflict
 from scheduler.cache.cluster import ClusterCache
 from scheduler.client import ApiClient
@@ -50,6 +50,7 @@ class Core:
     binder: Binder
     events: EventRecorder
     metrics: Metrics
+    epochs: Epochs
 
     def may_write(self) -> bool:
         """Whether this process may send a write now."""
@@ -170,8 +171,9 @@ def build_core(
                 warn(Reference.to_claim(record.claim), note)
 
     cache.subscribe_conflicts(on_cache_conflict)
+    epochs = Epochs(lambda: leadership.epoch)
     binder = Binder(
-        claims=ClaimWriter(client, cache, clock, rng, may_write, lambda: leadership.epoch),
+        claims=ClaimWriter(client, cache, clock, rng, may_write, epochs),
         pods=PodWriter(client, clock, rng, may_write),
         cache=cache,
         barrier=ClaimBarrier(cache, clock, metrics.cache_lag),
@@ -180,7 +182,7 @@ def build_core(
         on_conflict=on_conflict,
     )
     engine = Engine(build_environment(settings, features, clock, mode))
-    _watch_values(metrics, cache, reflectors, leadership, engine, binder)
+    _watch_values(metrics, cache, reflectors, leadership, epochs, engine, binder)
     return Core(
         settings=settings,
         client=client,
@@ -193,6 +195,7 @@ def build_core(
         binder=binder,
         events=events,
         metrics=metrics,
+        epochs=epochs,
     )
 
 
@@ -201,13 +204,14 @@ def _watch_values(
     cache: ClusterCache,
     reflectors: Reflectors,
     leadership: Leadership,
+    epochs: Epochs,
     engine: Engine,
     binder: Binder,
 ) -> None:
     metrics.watch_value(
         "leader", "1 while this process may write", lambda: float(leadership.is_leader())
     )
-    metrics.watch_value("epoch", "Epoch of the leadership", lambda: float(leadership.epoch))
+    metrics.watch_value("epoch", "Epoch of the leadership", lambda: float(epochs()))
     metrics.watch_value(
         "watch_silence_seconds",
         "How long the quietest watch has been silent",
