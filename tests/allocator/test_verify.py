@@ -8,8 +8,14 @@ import msgspec
 import pytest
 
 from allocator import Allocated, Features, allocate
-from allocator.model.claims import AllocationResult, DeviceAllocationConfiguration, ResourceClaim
-from allocator.model.nodes import Node, NodeSelector
+from allocator.model.claims import (
+    AllocationResult,
+    DeviceAllocationConfiguration,
+    DeviceRequest,
+    ResourceClaim,
+)
+from allocator.model.devices import DeviceAttribute
+from allocator.model.nodes import Node, NodeSelector, NodeSelectorTerm
 from allocator.snapshot import Snapshot
 from allocator.verify import verify
 from tests.allocator.support import CEL, DEFAULTS, EXPERIMENTAL, STABLE, features
@@ -31,6 +37,7 @@ from tests.builders import (
     opaque,
     quantity,
     request,
+    requirement,
     resource_slice,
     share_id_of,
     snapshot,
@@ -514,3 +521,37 @@ def test_all_leaves_out_devices_that_are_too_small(card, amount, fits: bool) -> 
 
     assert ("sized" in {r.device for r in answer[0].devices.results or ()}) == fits
     assert case.rules(answer) == set()
+
+
+def test_a_node_selector_that_cannot_be_parsed_selects_nothing() -> None:
+    term = NodeSelectorTerm(match_expressions=(requirement("zone", "Is", "a"),))
+    answer = [replace(NIC.answer()[0], node_selector=node_selector(term))]
+
+    assert "node-selector-matches-node" in NIC.rules(answer)
+
+
+def test_all_of_a_class_that_is_gone_is_found() -> None:
+    later = Scene(EVERY.claims, snapshot(LOCAL, classes=[]), ON)
+
+    assert "class-exists" in later.rules(EVERY.answer())
+    assert "all-means-all" in later.rules(EVERY.answer())
+
+
+def test_a_request_without_spec_is_no_reason_to_crash() -> None:
+    odd = Scene((claim("c", DeviceRequest(name="r")),), NIC.snapshot)
+
+    assert odd.rules([AllocationResult()]) == {"every-request-served"}
+
+
+def test_lists_without_values_are_not_distinct() -> None:
+    wanted = claim("c", request("r"), distinct(f"{GPU_DRIVER}/x"))
+    lists = features(list_type_attributes=True)
+    then = scene(wanted, slices=[other_local(device("g1", x=[1]))], features=lists)
+    later = scene(
+        wanted,
+        slices=[other_local(device("g1", x=DeviceAttribute(ints=())))],
+        features=lists,
+    )
+
+    assert then.rules(then.answer()) == set()
+    assert "distinct-attribute" in later.rules(then.answer())
