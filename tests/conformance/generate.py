@@ -40,6 +40,7 @@ USE = {
     "alternatives": 0.3, "all": 0.2, "admin": 0.12, "claims": 0.4, "in_use": 0.45, "binding": 0.12,
     "binds_to_node": 0.06, "skip_operations": 0.14, "config": 0.2, "limits": 0.05, "missing": 0.05,
     "capacity_filter": 0.12, "foreign_gate": 0.06,
+    "deep": 0.1,
 }  # fmt: skip
 # Things that are wrong on purpose.
 FAULTS = {
@@ -140,13 +141,16 @@ def question(rng: random.Random, name: str) -> Json:
 
 
 def _slices(draw: _Draw) -> list[Json]:
-    count = 1 if draw.single_pool or not draw.has("pools") else draw.pick((2, 2, 3))
+    deep = draw.has("deep")  # one pool with many devices and requests for several: long ways back
+    count = 1 if draw.single_pool or deep or not draw.has("pools") else draw.pick((2, 2, 3))
     drivers = DRIVERS if draw.has("drivers") and not draw.single_pool else DRIVERS[:1]
     pools = draw.rng.sample([(driver, pool) for driver in drivers for pool in POOLS], count)
     broken = draw.pick(pools)
     slices: list[Json] = []
     for driver, pool in pools:
-        slices += _pool(draw, driver, pool, (driver, pool) == broken, 9 // count + 1)
+        slices += _pool(
+            draw, driver, pool, (driver, pool) == broken, 9 // count + (5 if deep else 1)
+        )
     draw.rng.shuffle(slices)
     return slices
 
@@ -435,6 +439,8 @@ def _wanted(draw: _Draw, *, alternative: bool) -> Json:
         out["allocationMode"] = "All"
     else:
         counts = (1, 1, 1, 1, 2, 2, 3) if not alternative else (1, 1, 2, 2, 3, 4)
+        if draw.has("deep"):
+            counts = (2, 2, 3, 3, 4)
         out |= {"allocationMode": "ExactCount", "count": draw.pick(counts)}
         if draw.has("limits") and draw.chance(0.5):
             out["count"] = draw.pick((0, 16, 31, 32, 33, 2**31))
