@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Final
 
+from allocator.cel import Compiler
 from allocator.memo import Memo
 from allocator.outcome import DoesNotFit, Fatal, NodeError, Outcome, ReasonKind
 from scheduler import cycle
@@ -29,8 +30,9 @@ from scheduler.framework.cycle_state import (
     NodeVerdict,
     RawScores,
     ScoreMemo,
+    SlowSearchError,
 )
-from scheduler.framework.environment import Environment
+from scheduler.framework.environment import Environment, ShouldStop
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.model import ClusterReader, ClusterSnapshot, NodeInfo, Pod
 from scheduler.plugins import dynamic_resources
@@ -187,6 +189,35 @@ class Engine:
         self.mismatches += 1
         self.memo.clear()
         return False
+
+    # --- searches that take long ---------------------------------------------------------------------------------------
+
+    def search(self, slow: SlowSearchError, should_stop: ShouldStop) -> Outcome:
+        """Run one search to its end. May run in a thread: it reads immutable objects and touches no memory.
+
+        Args:
+            slow: which search.
+            should_stop: says when to give up.
+        """
+        state = slow.state
+        environment = replace(self.environment, cel=Compiler(), start_deadline=lambda: should_stop)
+        prepared = dynamic_resources.prepare(
+            anonymous(state.unallocated), state.snapshot.devices, environment
+        )
+        return dynamic_resources.allocate_on(
+            replace(state, environment=environment, prepared=prepared),
+            state.snapshot.nodes[slow.node_name],
+        )
+
+    def learn(self, slow: SlowSearchError, outcome: Outcome) -> None:
+        """Remember what `search` found: as long as nothing it depends on changes, nobody searches there again."""
+        state = slow.state
+        node = state.snapshot.nodes[slow.node_name]
+        asked: Asked = state.question
+        answer = asked.question.answers.setdefault(node.name, Answer())
+        answer.info = node
+        answer.predicate = cycle.check_predicates(state, node)
+        answer.keep(outcome, node.for_allocator, state.snapshot.devices, self._shared_view(state))
 
     # --- inside -------------------------------------------------------------------------------------------------------
 

@@ -123,6 +123,20 @@ class NodeVerdict:
         return self.status.is_success
 
 
+class SlowSearchError(Exception):
+    """The search on one node takes too long for the event loop; see `environment.TakesLongError`.
+
+    Attributes:
+        state: of the attempt.
+        node_name: where.
+    """
+
+    def __init__(self, state: CycleState, node_name: str) -> None:
+        super().__init__(state.pod.key, node_name)
+        self.state = state
+        self.node_name = node_name
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class FilterResult:
     """What the nodes that were looked at are to one pod.

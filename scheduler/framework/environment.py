@@ -26,6 +26,13 @@ class ShouldStop(Protocol):
         ...
 
 
+class TakesLongError(Exception):
+    """Raised by a deadline in an event loop: the search has taken longer than a loop may be held up.
+
+    It is no outcome: the same search is to be run in a worker thread, with a deadline that only says when to give up.
+    """
+
+
 def _never() -> bool:
     return False
 

@@ -21,8 +21,8 @@ from allocator.model.claims import (
 from allocator.model.nodes import NodeSelectorError, matches_node_selector
 from allocator.outcome import Allocated, DoesNotFit, Fatal, NodeError, Outcome, Reason, ReasonKind
 from allocator.snapshot import PreparedSlice, Snapshot
-from scheduler.framework.cycle_state import CycleState, NodeVerdict, PodClaim
-from scheduler.framework.environment import Environment
+from scheduler.framework.cycle_state import CycleState, NodeVerdict, PodClaim, SlowSearchError
+from scheduler.framework.environment import Environment, TakesLongError
 from scheduler.framework.status import Status, error, unresolvable
 from scheduler.model import MAX_CONSUMERS, ClusterReader, NodeInfo, Pod
 
@@ -314,20 +314,27 @@ def binding_problem(claim: ResourceClaim, now: datetime, timeout: timedelta) -> 
 
 
 def allocate_on(state: CycleState, node: NodeInfo) -> Outcome:
-    """Search devices of one node for all unallocated claims together."""
+    """Search devices of one node for all unallocated claims together.
+
+    Raises:
+        SlowSearchError: it takes too long for the event loop.
+    """
     environment = state.environment
     if state.prepared is None:
         raise AssertionError(f"pod {state.pod.key} has no claims to allocate")
-    return allocate_prepared(
-        state.prepared,
-        node.for_allocator,
-        state.snapshot.devices,
-        budget=environment.budget or None,
-        policy=POLICIES[environment.policy],
-        new_share_id=environment.new_share_id,
-        should_stop=environment.start_deadline(),
-        explain=environment.explain,
-    )
+    try:
+        return allocate_prepared(
+            state.prepared,
+            node.for_allocator,
+            state.snapshot.devices,
+            budget=environment.budget or None,
+            policy=POLICIES[environment.policy],
+            new_share_id=environment.new_share_id,
+            should_stop=environment.start_deadline(),
+            explain=environment.explain,
+        )
+    except TakesLongError:
+        raise SlowSearchError(state, node.name) from None
 
 
 def filter_node(state: CycleState, node: NodeInfo, allocate: Allocate = allocate_on) -> NodeVerdict:

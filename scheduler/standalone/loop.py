@@ -9,6 +9,7 @@ Source: scheduler-and-claims 7; reliability 2.1.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -20,17 +21,24 @@ from scheduler.clock import Clock
 from scheduler.config import Settings
 from scheduler.engine import Engine
 from scheduler.events import NORMAL
-from scheduler.framework.cycle_state import CycleState, FilterResult, PodClaim
-from scheduler.framework.status import Code, Status
+from scheduler.framework.cycle_state import CycleState, FilterResult, PodClaim, SlowSearchError
+from scheduler.framework.status import Code, Status, error
 from scheduler.model import Change, ChangeListener, ClusterReader, Kind, Pod
 from scheduler.plugins.dynamic_resources import NAME as DYNAMIC_RESOURCES
 from scheduler.plugins.dynamic_resources import claim_to_give_back, resolve_claims
 from scheduler.scheduling_queue import QueuedPod, SchedulingQueue
 from scheduler.standalone.recheck import recheck_node
 from scheduler.standalone.reports import Events, PodConditions, Reports
+from scheduler.workers import SearchWorker
 
 _log: Final = logging.getLogger(__name__)
 
+TIME_IS_OVER: Final = error(
+    Reason(
+        kind=ReasonKind.DEADLINE_EXCEEDED,
+        message="the search for devices was given up: its time is over",
+    )
+)
 SLICE_SECONDS: Final = 0.01
 SWEEP_SECONDS: Final = 60.0
 SLICE_SEARCHES: Final = (
@@ -185,6 +193,10 @@ class StandaloneLoop:
         self._unfinished: tuple[QueuedPod, int] | None = (
             None  # a pod being decided, slices it has had
         )
+        self._worker = SearchWorker(core.engine, core.clock)
+        self._search_seconds = core.settings.allocation.timeout_seconds
+        self._searched: dict[str, float] = {}  # pod UID -> seconds of slow searches in this attempt
+        self._resumed: deque[QueuedPod] = deque()  # pods whose slow search has ended
         self.queue = SchedulingQueue(self._claims_resolve)
 
     async def run(self) -> None:
@@ -211,6 +223,7 @@ class StandaloneLoop:
                 await self._pause(sweep_at)
         finally:
             self._is_stopping = True
+            self._worker.close()
             reporting.cancel()
             await asyncio.gather(reporting, return_exceptions=True)
 
@@ -266,6 +279,7 @@ class StandaloneLoop:
 
     def _forget(self, uid: str) -> None:
         self.queue.delete(uid)
+        self._searched.pop(uid, None)
         self._reports.forget(uid)
         if self._binder.chain(uid) is None:  # else the end of the bind still wants to know
             self._first_seen.pop(uid, None)
@@ -284,13 +298,16 @@ class StandaloneLoop:
         """Decide until the slice is over, the binder is full, or no pod is ready."""
         began = now = self._clock.monotonic()
         while self._can_decide() and now - began < SLICE_SECONDS:
-            queued, slices = self._unfinished or (self.queue.pop(now), 0)
+            queued, slices = self._unfinished or (self._next(now), 0)
             if queued is None:
                 return
             self._unfinished = None
             limit = SLICE_SEARCHES if slices < MAX_SLICES else None
             try:
                 is_finished = self._try(queued, limit)
+            except SlowSearchError as slow:
+                self._spawn(self._search_slowly(queued, slow))
+                is_finished = True  # for now: it is in flight until the search has ended
             except Exception:  # noqa: BLE001  # one pod's defect must not stop all others
                 _log.exception("deciding for pod %s failed", queued.pod.key)
                 self._metrics.attempt("error")
@@ -303,13 +320,31 @@ class StandaloneLoop:
             self._metrics.decision(after - now)
             now = after
 
+    def _next(self, now: float) -> QueuedPod | None:
+        return self._resumed.popleft() if self._resumed else self.queue.pop(now)
+
+    async def _search_slowly(self, queued: QueuedPod, slow: SlowSearchError) -> None:
+        """Run a search beside the loop, then go on with the attempt; all slow searches of an attempt share its time."""
+        uid = queued.pod.metadata.uid
+        left = self._search_seconds - self._searched.get(uid, 0.0)
+        if left <= 0:
+            self._searched.pop(uid, None)
+            self._refused(slow.state.pod, TIME_IS_OVER, {DYNAMIC_RESOURCES}, TIME_IS_OVER.message)
+            return
+        took = await self._worker.search(slow, left)
+        self._searched[uid] = self._searched.get(uid, 0.0) + took
+        self._resumed.append(queued)
+        self._work.set()
+
     async def _pause(self, sweep_at: float) -> None:
         """Give way; wait if there is nothing to decide now."""
         now = self._clock.monotonic()
         await asyncio.sleep(0)
         if self._work.is_set() or self._is_stopping:
             return
-        if self._can_decide() and (self._unfinished is not None or self.queue.has_active(now)):
+        if self._can_decide() and (
+            self._unfinished is not None or self._resumed or self.queue.has_active(now)
+        ):
             return
         until = sweep_at
         next_at = self.queue.next_at()
@@ -346,6 +381,7 @@ class StandaloneLoop:
         decision = self._engine.decide(state, max_searches)
         if decision is None:
             return False
+        self._searched.pop(uid, None)
         if isinstance(decision, FilterResult):
             self._none_fits(state, decision)
             return True
