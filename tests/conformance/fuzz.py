@@ -5,6 +5,7 @@ Anything that differs is made small and kept in `regressions/`, where the tests 
 
 import json
 import random
+import sys
 from collections import Counter
 from itertools import combinations
 
@@ -21,6 +22,7 @@ from tests.conformance.upstream import Oracle
 # Upstream takes some 0.2 s for these; they are the search's own growth and show nothing new.
 _MAX_STEPS = 100_000
 _RAREST = 0.01
+_PROGRESS_EVERY = 5000
 
 
 def _comparable(answer: Json) -> bool:
@@ -117,6 +119,12 @@ def run(oracle: Oracle, cel: Compiler, cases: int, seed: int, keep_going: int) -
     """Ask `cases` random questions; True when nothing differs and nothing was too rare."""
     table, differences = _Table(), 0
     for number in range(cases):
+        if number and number % _PROGRESS_EVERY == 0:
+            print(
+                f"  {number} of {cases} cases, differences: {differences}",
+                file=sys.stderr,
+                flush=True,
+            )
         asked = question(random.Random(f"{seed}/{number}"), f"random-{seed}-{number}")
         oracle.send(asked)
         answer = oracle.receive()
