@@ -470,7 +470,7 @@ class _Check:
         if requested is None:
             default = policy.default if policy else None
             return default is None or default <= capacity.value
-        if policy is None or requested == policy.default:
+        if policy is None:
             return requested <= capacity.value
         if policy.valid_range is not None:
             least = self._least_in_range(requested, policy.valid_range)
@@ -480,7 +480,9 @@ class _Check:
                 return False
             return least <= capacity.value.nanos
         if policy.valid_values:
-            return any(requested <= value <= capacity.value for value in policy.valid_values)
+            if any(value >= requested for value in policy.valid_values):
+                return any(requested <= value <= capacity.value for value in policy.valid_values)
+            return policy.default == requested <= capacity.value
         return requested <= capacity.value
 
     def _allows_everything(self, value: Quantity, policy: CapacityRequestPolicy) -> bool:

@@ -504,6 +504,8 @@ def test_the_stable_allocators_answers_pass() -> None:
         (capacity(8, valid_values(1, 4)), None, False),
         (capacity(8, valid_values()), None, True),
         (capacity(8, valid_range(4, 2, default=4)), 3, True),
+        (capacity(8, valid_range(9, 9, 1, default=3)), 3, False),
+        (capacity(8, valid_values(1, default=3)), 3, True),
     ],
 )
 def test_all_leaves_out_devices_that_are_too_small(card, amount, fits: bool) -> None:
