@@ -14,7 +14,7 @@ from tests.conformance.answers import depends_on_node, difference
 from tests.conformance.gates import features_of
 from tests.conformance.generate import question, tags
 from tests.conformance.objects import Json
-from tests.conformance.ours import ours
+from tests.conformance.ours import faults, ours
 from tests.conformance.record import REGRESSIONS, entry, fingerprint
 from tests.conformance.shrink import shrink
 from tests.conformance.upstream import Oracle
@@ -117,7 +117,7 @@ class _Table:
 
 def run(oracle: Oracle, cel: Compiler, cases: int, seed: int, keep_going: int) -> bool:
     """Ask `cases` random questions; True when nothing differs and nothing was too rare."""
-    table, differences = _Table(), 0
+    table, differences, faulty = _Table(), 0, 0
     for number in range(cases):
         if number and number % _PROGRESS_EVERY == 0:
             print(
@@ -132,6 +132,10 @@ def run(oracle: Oracle, cel: Compiler, cases: int, seed: int, keep_going: int) -
             table.skipped += 1
             continue
         table.add(asked, answer)
+        found = faults(asked, answer, cel) if answer["outcome"] == "allocated" else []
+        if found:
+            faulty += 1
+            print(f"{asked['id']}: verify: {'; '.join(found)[:300]}")
         problem = difference(answer, ours(asked, cel))
         if problem is not None:
             differences += 1
@@ -140,5 +144,6 @@ def run(oracle: Oracle, cel: Compiler, cases: int, seed: int, keep_going: int) -
             if differences >= keep_going:
                 print(f"ended after {number + 1} of {cases} cases")
                 break
+    print(f"allocations that verify finds a fault with: {faulty}")
     print(f"random allocations: {cases}, seed {seed}, differences: {differences}")
-    return table.show() and not differences
+    return table.show() and not differences and not faulty

@@ -438,7 +438,7 @@ def _wanted(draw: _Draw, *, alternative: bool) -> Json:
     if draw.has("all") and draw.chance(0.5):
         out["allocationMode"] = "All"
     else:
-        counts = (1, 1, 1, 1, 2, 2, 3) if not alternative else (1, 1, 2, 2, 3, 4)
+        counts: tuple[int, ...] = (1, 1, 1, 1, 2, 2, 3) if not alternative else (1, 1, 2, 2, 3, 4)
         if draw.has("deep"):
             counts = (2, 2, 3, 3, 4)
         out |= {"allocationMode": "ExactCount", "count": draw.pick(counts)}

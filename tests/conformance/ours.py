@@ -1,15 +1,20 @@
 """Our allocator, asked with the same questions as upstream's."""
 
+import itertools
+
 import msgspec
 
 from allocator import outcome as outcomes
 from allocator.allocate import allocate
 from allocator.cel import Compiler
-from allocator.model.claims import ResourceClaim
+from allocator.features import Features
+from allocator.model.claims import AllocationResult, ResourceClaim
 from allocator.model.devices import DeviceClass, DeviceTaintRule, ResourceSlice
 from allocator.model.hooks import dec_hook, enc_hook
 from allocator.model.nodes import Node
+from allocator.result import NewShareID
 from allocator.snapshot import AllocatedState, SliceIndex, Snapshot
+from allocator.verify import verify
 from tests.conformance.gates import features_of
 from tests.conformance.objects import Json
 
@@ -38,6 +43,7 @@ def _node(raw: msgspec.Raw) -> Node:
     )
 
 
+_ALLOCATIONS = msgspec.json.Decoder(list[AllocationResult], dec_hook=dec_hook)
 _DECODER = msgspec.json.Decoder(Question, dec_hook=dec_hook)
 
 
@@ -46,27 +52,51 @@ def decode(question: Json) -> Question:
     return _DECODER.decode(msgspec.json.encode(question))
 
 
-def ask_ours(question: Json, cel: Compiler) -> outcomes.Outcome:
-    """Ask our allocator, without a search budget."""
-    typed = decode(question)
-    features = features_of(typed.features)
+def _snapshot(typed: Question, features: Features) -> Snapshot:
     rules = typed.taint_rules if features.device_taints and features.device_taint_rules else ()
-    snapshot = Snapshot(
+    return Snapshot(
         slices=SliceIndex.build(typed.slices, rules),
         classes={entry.metadata.name: entry for entry in typed.classes},
         allocated=AllocatedState.from_claims(
             typed.allocated, consumable_capacity=features.consumable_capacity
         ),
     )
+
+
+def ask_ours(question: Json, cel: Compiler) -> outcomes.Outcome:
+    """Ask our allocator, without a search budget."""
+    typed = decode(question)
+    features = features_of(typed.features)
     return allocate(
         typed.claims,
         _node(typed.node),
-        snapshot,
+        _snapshot(typed, features),
         features=features,
         cel=cel,
         budget=None,
-        new_share_id=lambda _claim, _request, _device: "00000000-0000-4000-8000-ffffffffffff",
+        new_share_id=_new_share_id(),
     )
+
+
+def _new_share_id() -> NewShareID:
+    numbers = itertools.count(1)
+    return lambda _claim, _request, _device: f"00000000-0000-4000-9000-{next(numbers):012d}"
+
+
+def faults(question: Json, answer: Json, cel: Compiler) -> list[str]:
+    """What `verify` finds wrong with upstream's allocations; nothing, if it is right."""
+    typed = decode(question)
+    features = features_of(typed.features)
+    allocations = _ALLOCATIONS.decode(msgspec.json.encode(answer.get("results") or []))
+    found = verify(
+        typed.claims,
+        allocations,
+        _node(typed.node),
+        _snapshot(typed, features),
+        features=features,
+        cel=cel,
+    )
+    return [f"{violation}" for violation in found]
 
 
 def ours(question: Json, cel: Compiler) -> Json:
