@@ -4,6 +4,7 @@ Invariant: what comes out has the shape of v1, and a claim carries its own copy 
 `managedFields`), so that a page is not kept alive by one claim of it and a write keeps the fields we do not know.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
@@ -31,6 +32,9 @@ _HOLD_RAW: Final = frozenset({"ResourceClaim", "ResourceClaimTemplate", "DeviceC
 _CLAIM: Final = "ResourceClaim"
 # An object of these versions has another shape, or another name for the same one.
 _OLD_VERSION: Final = (b"resource.k8s.io/v1beta", b"resource.k8s.io/v1alpha")
+
+# Python has no limit for whole numbers, the API has: such a one takes the slow way, which checks.
+_HUGE_NUMBER: Final = re.compile(rb"[:\[,]-?[0-9]{19}")
 
 
 class DecodeError(ValueError):
@@ -164,15 +168,41 @@ def decode_tree_object(kind: str, obj: dict[str, Any]) -> Watched | ResourceClai
     except UnknownVersionError as error:
         raise DecodeError(object_name(kind, obj), "apiVersion", str(error)) from None
     try:
-        conformed = conform(TYPES[kind], v1)
+        raw, decoded = _decode_conformed(kind, v1)
     except FieldError as error:
         raise DecodeError(object_name(kind, obj), error.path, error.problem) from None
-    raw = encode_tree(conformed)
-    try:
-        decoded = _DECODERS[kind].decode(raw)
     except (msgspec.DecodeError, ValueError) as error:
         raise DecodeError(object_name(kind, obj), "", str(error)) from None
     return ClaimRecord(decoded, raw) if kind == _CLAIM else cast("Watched", decoded)
+
+
+def _decode_conformed(kind: str, v1: dict[str, Any]) -> tuple[bytes, Any]:
+    """Encode and decode; walk over the data first only if it does not fit as it is."""
+    raw = encode_tree(v1)
+    if not _HUGE_NUMBER.search(raw):
+        try:
+            return raw, _DECODERS[kind].decode(raw)
+        except (msgspec.DecodeError, ValueError):
+            pass
+    raw = encode_tree(conform(TYPES[kind], v1))
+    return raw, _DECODERS[kind].decode(raw)
+
+
+def conformed(kind: str, v1: dict[str, Any]) -> dict[str, Any]:
+    """The data itself if all its types are right, else as `walk.conform` mends it.
+
+    Raises:
+        FieldError: the first field whose value has the wrong type.
+    """
+    raw = encode_tree(v1)
+    if not _HUGE_NUMBER.search(raw):
+        try:
+            _DECODERS[kind].decode(raw)
+        except (msgspec.DecodeError, ValueError):
+            pass
+        else:
+            return v1
+    return cast("dict[str, Any]", conform(TYPES[kind], v1))
 
 
 def _decode_slowly(kind: str, raw: bytes) -> Watched | ResourceClaimTemplate:

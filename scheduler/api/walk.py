@@ -72,23 +72,42 @@ def conform(type_: Any, value: Any, path: str = "") -> Any:
     Raises:
         FieldError: the first field, in schema order, whose value has the wrong type.
     """
+    shape, inner = _shape(type_)
+    match shape:
+        case "any":
+            conformed = value
+        case "optional":
+            conformed = None if value is None else conform(inner, value, path)
+        case "list":
+            conformed = _conform_list(inner, value, path)
+        case "map":
+            conformed = _conform_map(inner, value, path)
+        case "quantity":
+            conformed = _conform_quantity(value, path)
+        case "struct":
+            conformed = _conform_struct(type_, value, path)
+        case _:
+            conformed = _conform_scalar(type_, value, path)
+    return conformed
+
+
+@cache
+def _shape(type_: Any) -> tuple[str, Any]:
+    """What kind of type it is, and the type inside it. Asked once a type: asking `typing` is slow."""
     origin = get_origin(type_)
     if type_ is Any or type_ is msgspec.Raw:
-        conformed = value
-    elif origin in (Union, UnionType):
+        return "any", None
+    if origin in (Union, UnionType):
         (inner,) = (member for member in get_args(type_) if member is not type(None))
-        conformed = None if value is None else conform(inner, value, path)
-    elif origin in (tuple, list):
-        conformed = _conform_list(get_args(type_)[0], value, path)
-    elif origin is dict:
-        conformed = _conform_map(get_args(type_)[1], value, path)
-    elif type_ is Quantity:
-        conformed = _conform_quantity(value, path)
-    elif isinstance(type_, type) and issubclass(type_, msgspec.Struct):
-        conformed = _conform_struct(type_, value, path)
-    else:
-        conformed = _conform_scalar(type_, value, path)
-    return conformed
+        return "optional", inner
+    if origin in (tuple, list):
+        return "list", get_args(type_)[0]
+    if origin is dict:
+        return "map", get_args(type_)[1]
+    if type_ is Quantity:
+        return "quantity", None
+    is_struct = isinstance(type_, type) and issubclass(type_, msgspec.Struct)
+    return ("struct" if is_struct else "scalar"), None
 
 
 def _wrong(path: str, wanted: str, value: Any) -> FieldError:
@@ -153,21 +172,23 @@ def _conform_scalar(type_: Any, value: Any, path: str) -> Any:
 
 
 def unknown_fields(type_: Any, value: Any, path: str = "") -> Iterator[str]:
-    """Paths of fields that the schema does not have, in conformed data."""
-    origin = get_origin(type_)
-    if origin in (Union, UnionType):
-        (inner,) = (member for member in get_args(type_) if member is not type(None))
-        yield from unknown_fields(inner, value, path)
-    elif origin in (tuple, list):
-        for index, item in enumerate(value or ()):
-            yield from unknown_fields(get_args(type_)[0], item, f"{path}[{index}]")
-    elif origin is dict:
-        for key, item in (value or {}).items():
-            yield from unknown_fields(get_args(type_)[1], item, f'{path}["{key}"]')
-    elif isinstance(type_, type) and issubclass(type_, msgspec.Struct) and value is not None:
-        fields = _fields(type_)
-        for key, item in value.items():
-            if key in fields:
-                yield from unknown_fields(fields[key].type, item, child(path, key))
-            else:
-                yield child(path, key)
+    """Paths of fields that the schema does not have, in data of the right types."""
+    shape, inner = _shape(type_)
+    match shape:
+        case "optional":
+            yield from unknown_fields(inner, value, path)
+        case "list":
+            for index, item in enumerate(value or ()):
+                yield from unknown_fields(inner, item, f"{path}[{index}]")
+        case "map" if _shape(inner)[0] == "struct":
+            for key, item in (value or {}).items():
+                yield from unknown_fields(inner, item, f'{path}["{key}"]')
+        case "struct" if value is not None:
+            fields = _fields(type_)
+            for key, item in value.items():
+                if key not in fields:
+                    yield child(path, key)
+                elif isinstance(item, dict | list):
+                    yield from unknown_fields(fields[key].type, item, child(path, key))
+        case _:
+            pass

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 from allocator.quantity import Quantity
-from scheduler.api.walk import child
 from scheduler.validation.rules import Violation, severity_of
 
 
@@ -30,7 +29,8 @@ class Cursor:
     def __getitem__(self, field: str) -> Self:
         """A field; of an absent object every field is absent."""
         value = self.value.get(field) if isinstance(self.value, dict) else None
-        return type(self)(value, child(self.path, field), self._found)
+        path = f"{self.path}.{field}" if self.path else field
+        return type(self)(value, path, self._found)
 
     @property
     def present(self) -> bool:
@@ -50,7 +50,9 @@ class Cursor:
     @property
     def quantity(self) -> Quantity | None:
         """The quantity, if there is one."""
-        return Quantity.parse(self.value) if isinstance(self.value, str) else None
+        if isinstance(self.value, bool) or not isinstance(self.value, str | int):
+            return None
+        return Quantity.parse(str(self.value))
 
     @property
     def size(self) -> int:

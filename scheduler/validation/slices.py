@@ -84,8 +84,8 @@ def _is_advanced(device: Cursor) -> bool:
         device["taints"].size
         or device["consumesCounters"].size
         or any(
-            attribute[name].size
-            for _, attribute in device["attributes"].entries()
+            attribute.get(name)
+            for attribute in (device["attributes"].value or {}).values()
             for name in _LISTS
         )
     )
@@ -125,8 +125,8 @@ def _check_entries(device: Cursor, driver: str) -> None:
             f"attributes and capacities together must be at most {_MAX_ENTRIES}, are {entries}",
         )
     values = sum(
-        max(1, sum(attribute[name].size for name in _LISTS))
-        for _, attribute in device["attributes"].entries()
+        max(1, sum(len(attribute.get(name) or ()) for name in _LISTS))
+        for attribute in (device["attributes"].value or {}).values()
     )
     if values > _MAX_ATTRIBUTE_VALUES:
         device.report(
@@ -134,6 +134,8 @@ def _check_entries(device: Cursor, driver: str) -> None:
             f"attribute values must be at most {_MAX_ATTRIBUTE_VALUES}, are {values}",
         )
     names = device["attributes"].value or {}
+    if not any(key.startswith(f"{driver}/") for key in names):
+        return
     for key, attribute in device["attributes"].entries():
         if "/" not in key and f"{driver}/{key}" in names:
             attribute.report(
@@ -149,7 +151,8 @@ def _check_qualified(place: Cursor, key: str) -> None:
 
 
 def _check_attribute(attribute: Cursor) -> None:
-    given = [name for name in _VALUES if attribute[name].present]
+    fields = attribute.value
+    given = [name for name in _VALUES if fields.get(name) is not None]
     if len(given) != 1:
         what = f"has {', '.join(given)}" if given else "has no value"
         attribute.report("attribute-value", f"exactly one value field is required; {what}")

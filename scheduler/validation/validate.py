@@ -11,7 +11,7 @@ from allocator.features import Features
 from allocator.model.claims import ResourceClaimSpec
 from allocator.model.devices import DeviceClassSpec, DeviceTaintRuleSpec, ResourceSliceSpec
 from scheduler.api.convert import KNOWN_VERSIONS, UnknownVersionError, to_v1
-from scheduler.api.decode import TYPES
+from scheduler.api.decode import TYPES, conformed
 from scheduler.api.defaults import with_defaults, without_disabled_fields
 from scheduler.api.walk import FieldError, conform, unknown_fields
 from scheduler.validation.claim_status import check_claim_status
@@ -94,16 +94,16 @@ def _admit_v1(kind: str, v1: Json, features: Features, namespaces: Namespaces | 
     kept = v1 if _is_stored(v1) else without_disabled_fields(kind, v1, features)
     violations = [_violation(path, _DROPPED, "disabled-field") for path in _dropped(v1, kept)]
     try:
-        conformed = conform(TYPES[kind], with_defaults(kind, kept))
+        obj = conformed(kind, with_defaults(kind, kept))
     except FieldError as error:
         violations.append(_violation(error.path, error.problem, "type"))
         return Admitted(None, violations)
     violations.extend(
         _violation(path, "is no field of this version: it is ignored", "unknown-field")
-        for path in _unknown(kind, conformed)
+        for path in _unknown(kind, obj)
     )
-    _check_kind(kind, Cursor(conformed, "", violations), features, namespaces)
-    return Admitted(conformed, violations)
+    _check_kind(kind, Cursor(obj, "", violations), features, namespaces)
+    return Admitted(obj, violations)
 
 
 def _violation(path: str, message: str, rule: str) -> Violation:
