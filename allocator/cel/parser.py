@@ -190,8 +190,16 @@ class _Parser:
         self.exprs += 1
         self.relations += 1 + relations
         self.sums += 1 + sums
-        if max(self.exprs, self.relations, self.sums) > MAX_DEPTH:
-            raise SyntaxProblem(frame.pos, f"expression recursion limit exceeded: {MAX_DEPTH}")
+        self.check_depth(self.exprs, self.relations, self.sums)
+
+    def check_depth(self, *depths: int) -> None:
+        """Refuse what nests too deeply.
+
+        Raises:
+            SyntaxProblem: it does.
+        """
+        if max(depths) > MAX_DEPTH:
+            raise SyntaxProblem(self.token.pos, f"expression recursion limit exceeded: {MAX_DEPTH}")
 
     def close(self) -> _Frame:
         """Leave the inner expression."""
@@ -347,6 +355,8 @@ class _Parser:
             _reduce(frame.operands, frame.pending)
         if precedence:
             frame.pending.append(self.next())
+            relations, sums = self.pending_depth(frame)
+            self.check_depth(self.relations + relations, self.sums + sums)
             return None
         return self.finish(frame.operands.pop())
 
@@ -400,6 +410,8 @@ class _Parser:
         """The first branch of `?:`."""
         self.expect(":")
         self.frame.kind = "else"
+        self.exprs += 1
+        self.check_depth(self.exprs)
         self.frame.items.append(node)
 
     def finish_group(self, node: Node) -> Node:
@@ -417,7 +429,8 @@ class _Parser:
         """Read the branches of `condition ? a : b`."""
         pos = self.next().pos
         self.open(_Frame("then", pos, condition.start, condition))
-        # Only an expression opens here: the condition's comparison and sum have been left.
+        # The grammar is still in the same expression, and has left the condition's comparison and sum.
+        self.exprs -= 1
         self.relations -= 1
         self.sums -= 1
 

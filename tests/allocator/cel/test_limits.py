@@ -1,0 +1,130 @@
+"""Hostile expressions end soon, and with an error where upstream ends with one."""
+
+import time
+
+import pytest
+
+from tests.allocator.cel.evaluation import ERROR, REFUSED, ask, device, failure, refusal
+
+SECONDS = 10  # of processor time; each takes less than one on an idle machine
+TEN = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
+
+
+def _nested(macro, innermost, levels):
+    expression = innermost
+    for level in range(levels):
+        expression = f"{TEN}.{macro}(v{level}, {expression})"
+    return expression
+
+
+def _doubling(combine, first, last, levels=40):
+    """cel.bind of a value that holds the previous one twice, `levels` times."""
+    text = last.format(f"a{levels - 1}")
+    for level in reversed(range(levels)):
+        previous = f"a{level - 1}" if level else first
+        text = f"cel.bind(a{level}, {combine.format(previous)}, {text})"
+    return text
+
+
+HOSTILE = {
+    "a million rounds": (_nested("all", "true", 6), ERROR),
+    "a million elements": (_nested("map", "1", 6) + ".size() > 0", ERROR),
+    "growing replacements": (
+        '"' + "x" * 10 + '"' + '.replace("x", "xxxxxxxxxx")' * 9 + ' == ""',
+        ERROR,
+    ),
+    "a range beyond the limit": ("lists.range(50000000).size() > 0", ERROR),
+    "a range of the whole budget": ("lists.range(1000000).size() > 0", ERROR),
+    "a long but affordable loop": ("lists.range(100000).all(x, x >= 0)", True),
+    "doubled strings": (_doubling("{0} + {0}", '"xy"', '{} == ""'), ERROR),
+    "doubled lists": (_doubling("{0} + {0}", "[1]", "{}.size() == 1"), ERROR),
+    "doubled nesting, compared": (_doubling("[dyn({0}), dyn({0})]", "1", "{0} == {0}"), ERROR),
+    "doubled nesting, printed": (
+        _doubling("[dyn({0}), dyn({0})]", "1", '"%s".format([{}]) == ""'),
+        ERROR,
+    ),
+    "doubled formats": (_doubling('"%s%s".format([{0}, {0}])', '"x"', '{} == ""'), ERROR),
+    "doubled optMap": ("optional.of(1)" + ".optMap(x, x)" * 200 + ".hasValue()", ERROR),
+    "catastrophic pattern": ('"' + "a" * 4000 + 'b".matches("^(a+)+$")', False),
+    "large repeats": ('"' + "a" * 3000 + '".findAll("(a?){100}a{100}").size() > 0', True),
+    "a separator for every letter": (
+        '"' + "a" * 4500 + '".split("").join("' + "b" * 4500 + '").size() > 0',
+        ERROR,
+    ),
+    "the square of a list": ("lists.range(5000).distinct().size() == 5000", ERROR),
+    "a huge exponent": ('quantity("1e999999999") == quantity("1")', ERROR),
+    "a huge negative exponent": ('quantity("1e-999999999") == quantity("1n")', True),
+    "a huge precision": ('"%.999999999f".format([1.0]) == ""', ERROR),
+    "a deep flatten": ("[[[[1]]]].flatten(9223372036854775807).size() == 1", ERROR),
+    "a long duration": ('duration("' + "s" * 3000 + '!") > duration("1s")', REFUSED),
+    "a long number": ('int(dyn("' + "1" * 9000 + '")) == 1', REFUSED),
+    "a long literal": ("1" * 9000 + " == 1", REFUSED),
+    "an address of colons": ('isIP("' + ":" * 9000 + '")', False),
+    "3,000 parentheses": ("(" * 3000 + "true" + ")" * 3000, REFUSED),
+    "3,000 brackets": ("[" * 3000 + "]" * 3000, REFUSED),
+    "9,000 negations": ("!" * 9000 + "true", True),
+    "120 nested macros": (
+        "".join(f"[1].all(v{i}, " for i in range(120)) + "true" + ")" * 120,
+        True,
+    ),
+    "2,500 conjuncts": (" && ".join(["true"] * 2500), True),
+    "an open string of escapes": ('"' + "\\\\" * 5000, REFUSED),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_expression_ends_soon(name):
+    expression, answer = HOSTILE[name]
+    start = time.process_time()
+    assert ask(expression) is answer or ask(expression) == answer
+    assert time.process_time() - start < SECONDS
+
+
+def test_the_message_of_the_cost_limit_is_upstreams():
+    assert failure(_nested("all", "true", 6)) == "operation cancelled: actual cost limit exceeded"
+
+
+def test_the_cost_limit_is_not_absorbed_as_an_error_would_be():
+    assert ask(f"{_nested('all', 'true', 6)} || true") == ERROR
+    assert ask("lists.range(-1).size() == 0 || true") is True
+
+
+@pytest.mark.parametrize(
+    ("make", "deepest"),
+    [
+        (lambda n: "(" * n + "true" + ")" * n, 249),
+        (lambda n: "[" * n + "1" + "]" * n + ".size() == 1", 249),
+        (lambda n: " + ".join(["1"] * (n + 1)) + " > 0", 249),
+        (lambda n: "1" + " + (1" * n + ")" * n + " > 0", 124),
+        (lambda n: "has(device.attributes" + ".a" * n + ")", 249),
+        (lambda n: "true ? true : " * n + "true", 249),
+        (lambda n: "true ? (" * n + "true" + ") : true" * n, 249),
+        (lambda n: "(" * n + "true == true)" + " == true)" * (n - 1), 248),
+        (lambda n: "1 + 2" + " * (1 + 2" * n + ")" * n + " > 0", 82),
+    ],
+    ids=[
+        "parentheses",
+        "lists",
+        "sums",
+        "right sums",
+        "selections",
+        "else branches",
+        "then branches",
+        "comparisons",
+        "products",
+    ],
+)
+def test_nesting_is_limited_where_upstream_limits_it(make, deepest):
+    assert ask(make(deepest)) != REFUSED
+    assert ask(make(deepest + 1)) == REFUSED
+
+
+def test_too_deep_is_said_so():
+    assert "recursion" in refusal("(" * 300 + "true" + ")" * 300)
+
+
+def test_costs_are_counted_on_devices_larger_than_the_api_admits():
+    big = device(text={"string": "a" * 40_000})
+    expression = 'device.attributes["d.example.com"].text'
+    assert ask(f"{expression}.contains({expression})", big) == ERROR
+    assert ask(f'{expression}.contains("a")', big) is True
