@@ -1,6 +1,7 @@
 """The front door: claims, a node and a snapshot go in, an outcome comes out. Nothing is changed, nothing is raised."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from allocator.cel import Compiler
@@ -31,6 +32,7 @@ DEFAULT_BUDGET: Final = 1_000_000
 MOST_DETAILS: Final = 256
 """Devices that a reason tells about."""
 
+_GIVEN_UP: Final = (ReasonKind.SEARCH_BUDGET_EXCEEDED, ReasonKind.DEADLINE_EXCEEDED)
 _TEXTS: Final = {
     ReasonKind.NO_MATCHING_DEVICE: "not enough devices match",
     ReasonKind.FEATURE_DISABLED: "matching devices need a feature gate that is off",
@@ -125,11 +127,23 @@ def allocate_prepared(  # noqa: PLR0911 - one return an outcome
         if solution is not None:
             return _allocated(prepared, solution, node, new_share_id)
     except FatalError as error:
+        if explain and error.outcome.reason.kind in _GIVEN_UP:
+            return _with_details(error.outcome, search, pools, reporter)
         return error.outcome
     reason = _shortage(prepared, search, pools, reporter if explain else NULL_REPORTER)
     if any(pool.state is PoolState.INVALID for pool in pools):
         return NodeError(_with(reason, ReasonKind.POOL_INVALID, prepared, search.reached))
     return DoesNotFit(reason)
+
+
+def _with_details(
+    outcome: Fatal, search: Search, pools: Sequence[Pool], reporter: Reporter
+) -> Fatal:
+    """Add what a search that was given up had tried."""
+    if not isinstance(reporter, Explanation):
+        return outcome
+    devices = _details(search, search.reached, pools, reporter)
+    return Fatal(replace(outcome.reason, devices=devices), outcome.depends_on_node)
 
 
 def _broken_node_selector(error: NodeSelectorError) -> Fatal:
@@ -180,13 +194,7 @@ def _shortage(
     reason = _with(None, kind, prepared, where)
     if isinstance(reporter, Explanation):
         devices = _details(search, where, pools, reporter)
-        reason = Reason(
-            kind=reason.kind,
-            message=reason.message,
-            claim=reason.claim,
-            request=reason.request,
-            devices=devices,
-        )
+        reason = replace(reason, devices=devices)
     return reason
 
 

@@ -9,7 +9,7 @@ Source: allocateOne, allocateDevice in structured/internal/*/allocator_*.go; dra
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from allocator.capacity import Consumption, add_amounts, fits
@@ -23,9 +23,9 @@ from allocator.counters import (
     charge,
     join_groups,
 )
-from allocator.model.devices import DeviceAttribute, DeviceCounterConsumption
+from allocator.model.devices import DeviceAttribute, DeviceCounterConsumption, DeviceID
 from allocator.model.nodes import Node
-from allocator.outcome import Fatal, Reason, ReasonKind
+from allocator.outcome import DeviceReason, Fatal, Reason, ReasonKind
 from allocator.pools import Candidate, Pool, PoolState, facts_of
 from allocator.report import NULL_REPORTER, Reporter
 from allocator.requests import (
@@ -940,6 +940,9 @@ def _all_refused(alternative: Alternative, pool: Pool) -> Reason:
         kind, problem = ReasonKind.POOL_INCOMPLETE, "is currently being updated"
     else:
         kind, problem = ReasonKind.POOL_INVALID, "is currently invalid"
-    return _reason(
-        alternative, kind, f"asks for all devices, but resource pool {pool.id} {problem}"
+    # Which pool is a detail: its name is often the node's, and the message must be the same on all nodes.
+    detail = DeviceReason(
+        device=DeviceID(pool.id.driver, pool.id.name, ""), kind=kind, message=pool.problem
     )
+    reason = _reason(alternative, kind, f"asks for all devices, but a resource pool {problem}")
+    return replace(reason, devices=(detail,))

@@ -6,6 +6,7 @@ import pytest
 
 from allocator import FIRST_FIT, ReasonKind, prepare_claims
 from allocator.pools import gather_pools
+from allocator.report import NullReporter
 from allocator.search import Limits, Search
 from tests.allocator.support import (
     CEL,
@@ -204,6 +205,12 @@ def test_the_search_gives_up_when_its_budget_is_used_up() -> None:
     assert kind(outcome) is ReasonKind.SEARCH_BUDGET_EXCEEDED
     assert depends_on_node(outcome)
     assert names(ask(cluster, hopeless, budget=1_000)) is None
+    tried = ask(cluster, hopeless, budget=50, explain=True).reason.devices
+    assert {d.kind for d in tried} == {ReasonKind.COUNTERS_EXHAUSTED}
+    assert (
+        ask(cluster, hopeless, budget=50, explain=True, reporter=NullReporter()).reason.devices
+        == ()
+    )
 
 
 def test_too_few_devices_are_noticed_without_trying_every_combination() -> None:

@@ -95,7 +95,10 @@ def test_case_6_an_incomplete_pool_serves_nobody_and_stops_all() -> None:
     assert kind(one) is ReasonKind.POOL_INCOMPLETE
     assert names(everything) == "fatal"
     assert kind(everything) is ReasonKind.POOL_INCOMPLETE
-    assert "currently being updated" in message(everything)
+    assert message(everything) == (
+        "claim default/c, request gpu: asks for all devices, but a resource pool is currently being updated"
+    )
+    assert [str(d.device) for d in everything.reason.devices] == [f"{GPU_DRIVER}/pool-1/"]
     assert depends_on_node(everything)
 
 
