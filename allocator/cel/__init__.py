@@ -4,6 +4,7 @@ Exactly upstream's environment for stored expressions (Kubernetes 1.37, cel-go 0
 the search.
 """
 
+from allocator.cel.admission import NewExpression, Verdict, check_new_expression
 from allocator.cel.device import DeviceValues, prepare_device
 from allocator.cel.explain import Clause, explain
 from allocator.cel.program import Compiler, Program, compile_derived, compile_selector
@@ -13,8 +14,11 @@ __all__ = [
     "Clause",
     "Compiler",
     "DeviceValues",
+    "NewExpression",
     "Program",
     "Read",
+    "Verdict",
+    "check_new_expression",
     "compile_derived",
     "compile_selector",
     "explain",

@@ -23,6 +23,8 @@ from allocator.cel.syntax import (
     Variable,
 )
 from allocator.cel.types import (
+    STORED,
+    Environment,
     Type,
     is_dyn,
     is_dyn_or_error,
@@ -70,13 +72,13 @@ _FIXED: Final = frozenset(
 )
 
 
-def check(ast: Ast) -> Type:
+def check(ast: Ast, environment: Environment = STORED) -> Type:
     """Check the whole tree and return its type.
 
     Raises:
         CelCompileError: it does not type-check; the message lists what does not, as upstream's does.
     """
-    checker = _Checker()
+    checker = _Checker(environment)
     checker.check(ast.root)
     report(ast, checker.problems)
     checker.settle()
@@ -102,7 +104,8 @@ class _Checker:
         problems: offset and message of everything that does not fit.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
         self.scopes: list[dict[str, Variable]] = []
         self.bound: dict[str, Type] = {}
         self.free = 0
@@ -194,7 +197,7 @@ class _Checker:
         if target.kind == "map":
             result = target.params[1]
         elif target.kind == "struct":
-            found = types.DEVICE_FIELDS.get(field) if target == types.DEVICE else None
+            found = self.environment.fields.get(field) if target == types.DEVICE else None
             if found is None:
                 self.report(node.pos, f"undefined field '{field}'")
             else:
@@ -213,8 +216,8 @@ class _Checker:
         if node.function == "_?._":
             field = node.args[1]
             self.set(field, types.STRING)
-            name = field.value if isinstance(field, Literal) else ""
-            result = self.field(node, node.args[0], str(name), optional=True)
+            field_name = field.value if isinstance(field, Literal) else ""
+            result = self.field(node, node.args[0], str(field_name), optional=True)
             node.overloads = ("select_optional_field",)
             self.set(node, self.substitute(result))
             return
@@ -223,16 +226,17 @@ class _Checker:
         if node.target is not None:
             prefix = _dotted(node.target)
             qualified = None if prefix is None else f"{prefix}.{node.function}".removeprefix(".")
-            if qualified in self.functions:
+            if qualified in self.functions and qualified not in self.environment.without:
                 node.target = None
                 node.function = qualified
         if node.target is not None:
             self.check(node.target)
-        overloads = self.functions.get(node.function.removeprefix("."))
+        name = node.function.removeprefix(".")
+        overloads = None if name in self.environment.without else self.functions.get(name)
         if overloads is None:
             self.undeclared(node, node.function)
             return
-        node.function = node.function.removeprefix(".")
+        node.function = name
         self.resolve(node, overloads)
 
     def resolve(self, node: Call, overloads: tuple[Overload, ...]) -> None:

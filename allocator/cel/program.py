@@ -15,7 +15,7 @@ from allocator.cel.device import DeviceValues, to_attribute
 from allocator.cel.parser import parse
 from allocator.cel.reads import Read, reads_of
 from allocator.cel.syntax import Ast
-from allocator.cel.types import Type
+from allocator.cel.types import Environment, Type
 from allocator.cel.values import type_name
 from allocator.errors import CelCompileError, CelRuntimeError
 
@@ -149,9 +149,18 @@ def compile_selector(expression: str) -> Program:
 
 def _selector(expression: str) -> Program:
     ast, type_ = _checked(expression)
-    if type_ not in (types.BOOL, types.DYN):
-        raise CelCompileError(f"must evaluate to bool or the unknown type, not {type_}")
+    check_selector_type(type_, types.STORED)
     return Program(ast)
+
+
+def check_selector_type(type_: Type, environment: Environment) -> None:
+    """Require a bool, or a value whose type is known only on a device.
+
+    Raises:
+        CelCompileError: another type.
+    """
+    if type_ not in (types.BOOL, environment.attribute):
+        raise CelCompileError(f"must evaluate to bool or the unknown type, not {type_}")
 
 
 def compile_derived(expression: str) -> Program:
@@ -165,13 +174,23 @@ def compile_derived(expression: str) -> Program:
 
 def _derived(expression: str) -> Program:
     ast, type_ = _checked(expression)
-    inner = type_.params[0] if type_.kind == "list" else type_
-    if inner not in _SCALARS:
-        raise CelCompileError(
-            "must evaluate to a primitive scalar (string, integer, boolean, semver) or a list of these scalars, "
-            f"not {type_}"
-        )
+    check_derived_type(type_, lists=True)
     return Program(ast)
+
+
+def check_derived_type(type_: Type, *, lists: bool) -> None:
+    """Require a scalar, or a list of scalars where lists are allowed.
+
+    Raises:
+        CelCompileError: another type.
+    """
+    inner = type_.params[0] if lists and type_.kind == "list" else type_
+    if inner in _SCALARS:
+        return
+    scalars = "a primitive scalar (string, integer, boolean, semver)"
+    raise CelCompileError(
+        f"must evaluate to {scalars}{' or a list of these scalars' if lists else ''}, not {type_}"
+    )
 
 
 class Compiler:
