@@ -9,6 +9,9 @@ from scheduler.clock import Clock
 
 FIRST_SECONDS: Final = 0.1
 CAP_SECONDS: Final = 5.0
+_MAX_DOUBLINGS: Final = (
+    16  # beyond the cap already; without a limit an outage of hours ends in an overflow
+)
 RETRY_AFTER_CAP_SECONDS: Final = 30.0
 # A request without an answer may still commit for this long: more than a client waits (8 s) and a server works (5 s).
 OPEN_SECONDS: Final = 10.0
@@ -24,7 +27,7 @@ class Backoff:
 
     async def pause(self, outcome: WriteOutcome | None = None) -> None:
         """Wait before the next try."""
-        ceiling = min(CAP_SECONDS, FIRST_SECONDS * 2**self.tries)
+        ceiling = min(CAP_SECONDS, FIRST_SECONDS * 2 ** min(self.tries, _MAX_DOUBLINGS))
         self.tries += 1
         seconds = self.rng.random() * ceiling
         if isinstance(outcome, Rejected) and outcome.retry_after_seconds is not None:

@@ -5,18 +5,22 @@ caller sent. Who may not write (not the leader, caches not synced) answers 503. 
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 import orjson
 from fastapi import FastAPI, Request, Response
+from starlette.requests import ClientDisconnect
 
 from allocator.outcome import Reason
 from scheduler.api import extender_v1
 from scheduler.api.extender_v1 import RequestError
 from scheduler.clock import Clock
 from scheduler.extender.service import ExtenderService, ServiceError
+
+_log: Final = logging.getLogger(__name__)
 
 BODY_SECONDS: Final = 10.0
 Handler = Callable[[bytes], Awaitable[bytes]]
@@ -81,14 +85,8 @@ class ExtenderApp:
             if reason is not None:
                 return _problem(503, reason.message)
             return Response(await handler(body), media_type="application/json")
-        except MediaTypeError:
-            return _problem(415, "Content-Type must be application/json")
-        except RequestError as problem:
-            return _problem(413 if problem.too_large else 400, str(problem))
-        except TimeoutError:
-            return _problem(408, "the body did not arrive in time")
-        except ServiceError as problem:
-            return _problem(500, problem.status.message)
+        except Exception as problem:  # noqa: BLE001  # the caller gets an answer, the log gets the rest
+            return _failure(problem)
 
     async def _availability(self) -> Reason | None:
         reason = self._unavailable()
@@ -147,6 +145,23 @@ async def _read(request: Request, limit: int) -> bytes:
                 raise too_large
             chunks.append(chunk)
     return b"".join(chunks)
+
+
+def _failure(problem: Exception) -> Response:
+    match problem:
+        case MediaTypeError():
+            return _problem(415, "Content-Type must be application/json")
+        case RequestError():
+            return _problem(413 if problem.too_large else 400, str(problem))
+        case TimeoutError():
+            return _problem(408, "the body did not arrive in time")
+        case ServiceError():
+            return _problem(500, problem.status.message)
+        case ClientDisconnect():
+            return _problem(400, "the caller has hung up")
+        case _:
+            _log.error("a call has met a defect", exc_info=problem)
+            return _problem(500, "internal error")
 
 
 def _problem(status: int, message: str) -> Response:

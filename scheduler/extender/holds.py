@@ -5,6 +5,7 @@ itself), when the pod is filtered again or gone, and after a time limit: a crash
 nothing. Off by default. Source: scheduler-and-claims 6.5 (B); `architecture.md` decision 6.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from scheduler.cache.cluster import ClusterCache
@@ -13,14 +14,18 @@ from scheduler.framework.cycle_state import CycleState, NodeVerdict
 from scheduler.model import Change, Kind, Pod
 
 HOLD_SECONDS: Final = 30.0  # longer than a bind may take
+_LOOK_SECONDS: Final = 1.0
 
 
 class Holds:
     """Devices held between filter and bind, by pod."""
 
-    def __init__(self, cache: ClusterCache, clock: Clock) -> None:
+    def __init__(
+        self, cache: ClusterCache, clock: Clock, on_expired: Callable[[], None] = lambda: None
+    ) -> None:
         self._cache = cache
         self._clock = clock
+        self._on_expired = on_expired
         self._expires: dict[str, float] = {}
 
     def hold(self, state: CycleState, verdict: NodeVerdict) -> None:
@@ -45,6 +50,13 @@ class Holds:
             if expires > now:
                 break
             self.release(uid)
+            self._on_expired()
+
+    async def run(self) -> None:
+        """Let go in time, also when nobody asks for anything. Runs until cancelled."""
+        while True:
+            await self._clock.sleep(_LOOK_SECONDS)
+            self.release_expired()
 
     def observe(self, change: Change) -> None:
         """Listen to the cache: a pod that is gone holds nothing."""

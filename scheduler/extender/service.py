@@ -5,6 +5,7 @@ decided, and lets the binder write. Source: scheduler-and-claims 6; reliability 
 """
 
 import asyncio
+import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any, Final
 from allocator.model.meta import ObjectMeta
 from allocator.outcome import Reason, ReasonKind
 from scheduler import cycle
+from scheduler.api.decode import DecodeError
 from scheduler.api.extender_v1 import BindArgs, FilterArgs, PreemptArgs
 from scheduler.binder import BOUND, Binder, BindError, BindOutcome, Chain
 from scheduler.cache.cluster import ClusterCache
@@ -31,6 +33,12 @@ REMEMBERED_SECONDS: Final = 30.0
 REMEMBERED_PODS: Final = 2_000
 DELAY_SECONDS: Final = 5.0
 MAX_SCORE: Final = 10
+READ_SECONDS: Final = (
+    2.0  # for a pod that the watch has not shown; with the bind's budget less than the caller waits
+)
+_NAME: Final = re.compile(
+    r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
+)  # what the API server accepts, near enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,9 @@ class FilterAnswer:
     node_names: Sequence[str] = ()
     unresolvable: Mapping[str, str] | None = None
     error: str = ""
+
+
+_BEING_BOUND: Final = FilterAnswer(error="the pod is bound, or being bound, already")
 
 
 @dataclass(slots=True)
@@ -101,24 +112,53 @@ class ExtenderService:
         if self._holds is not None:
             self._holds.release_expired()
             self._holds.release(args.pod.metadata.uid)
+        since = 0 if self._wakeup is None else self._wakeup.changes
+        answer = await self._decide(args)
+        if self._is_placed(args.pod):
+            return _BEING_BOUND
+        if isinstance(answer, Status):
+            return self._refused(args.pod, answer, args.node_names, since)
+        state, result = answer
+        if result is None:
+            return FilterAnswer(args.node_names)
+        if result.failure is not None:
+            return self._none_fits(state, result, since)
+        self._remember(state, result)
+        if self._wakeup is not None:
+            self._wakeup.accepted(state.pod.metadata.uid)
+        return FilterAnswer(self._choice(state, result))
+
+    async def _decide(self, args: FilterArgs) -> tuple[CycleState, FilterResult | None] | Status:
+        """Look at the nodes; without a result: the pod needs no devices, every node will do.
+
+        With forced choice the answer is as the cluster is now, with no await in between.
+        """
         state = self._engine.pre_filter(args.pod, self._cache)
         if isinstance(state, Status):
-            return self._refused(args.pod, state, args.node_names)
+            return state
         if not state.claims and not state.backed_resources:
-            return FilterAnswer(args.node_names)
+            return state, None
         result = await self._look(state, args.node_names)
         if self._holds is not None and self._cache.snapshot() is not state.snapshot:
             # Others may have been given devices while a long list of nodes was looked at; what is held must be free now.
             state = self._engine.pre_filter(args.pod, self._cache)
             if isinstance(state, Status):
-                return self._refused(args.pod, state, args.node_names)
+                return state
             result = self._engine.filter_nodes(state, args.node_names)
-        if result.failure is not None:
-            return self._none_fits(state, result)
-        self._remember(state, result)
-        if self._wakeup is not None:
-            self._wakeup.accepted(state.pod.metadata.uid)
-        return FilterAnswer(self._choice(state, result))
+        return state, result
+
+    def _is_placed(self, pod: Pod) -> bool:
+        """Whether the pod has a node, or its bind is still under way: kube-scheduler has stopped waiting, or is behind.
+
+        Nothing can be said of other nodes then, and nothing of what the pod holds may be given away.
+        """
+        uid = pod.metadata.uid
+        known = self._cache.pod(uid)
+        return (
+            self._binder.chain(uid) is not None
+            or self._cache.assumed_node(uid) is not None
+            or (known is not None and bool(known.spec.node_name))
+        )
 
     def _choice(self, state: CycleState, result: FilterResult) -> Sequence[str]:
         """The nodes to answer: all that fit, the best few, or the one that is held."""
@@ -143,17 +183,17 @@ class ExtenderService:
             await asyncio.sleep(0)
         return cycle.conclude(verdicts, total=len(names))
 
-    def _refused(self, pod: Pod, status: Status, names: Sequence[str]) -> FilterAnswer:
+    def _refused(self, pod: Pod, status: Status, names: Sequence[str], since: int) -> FilterAnswer:
         if status.code is Code.ERROR:
             return FilterAnswer(error=status.message)
-        self._note_rejection(pod)
+        self._note_rejection(pod, since)
         return FilterAnswer(unresolvable=dict.fromkeys(names, status.message))
 
-    def _none_fits(self, state: CycleState, result: FilterResult) -> FilterAnswer:
+    def _none_fits(self, state: CycleState, result: FilterResult, since: int) -> FilterAnswer:
         failure = result.failure
         if failure is not None and failure.code is Code.ERROR:
             return FilterAnswer(error=failure.message)
-        self._note_rejection(state.pod)
+        self._note_rejection(state.pod, since)
         claim = claim_to_give_back(state, result.verdicts)
         if claim is not None:
             # As in-tree's PostFilter: the claim's own event brings the pod back. Filter itself writes nothing.
@@ -164,9 +204,9 @@ class ExtenderService:
             unresolvable={name: verdict.status.message for name, verdict in result.verdicts.items()}
         )
 
-    def _note_rejection(self, pod: Pod) -> None:
+    def _note_rejection(self, pod: Pod, since: int) -> None:
         if self._wakeup is not None:
-            self._wakeup.rejected(pod.metadata.uid)
+            self._wakeup.rejected(pod.metadata.uid, since)
 
     async def _delay(self) -> None:
         """Let binds under way get through first; kube-scheduler would only pile up more of them."""
@@ -225,7 +265,18 @@ class ExtenderService:
         if joined is not None:
             return joined
         started = self._start(pod, args.node)
-        return started if isinstance(started, BindOutcome) else await self._binder.wait(started)
+        if isinstance(started, BindOutcome):
+            return started
+        if self._wakeup is not None:
+            started.task.add_done_callback(self._bind_ended)
+        return await self._binder.wait(started)
+
+    def _bind_ended(self, task: "asyncio.Task[BindOutcome]") -> None:
+        """Devices that a failed bind held are free from now on, which no event of the cluster tells."""
+        if self._wakeup is not None and not (
+            not task.cancelled() and task.exception() is None and task.result().is_bound
+        ):
+            self._wakeup.freed()
 
     async def _join(self, args: BindArgs) -> BindOutcome | None:
         """Wait for the bind under way, if it is for this node; None: there is none."""
@@ -263,13 +314,9 @@ class ExtenderService:
 
     async def _newest_pod(self, args: BindArgs) -> Pod | BindOutcome:
         """The pod as the cache has it, or as the API server has it if the watch is behind; or what ends the call."""
-        pod = self._cache.pod(args.pod_uid)
-        if pod is None:
-            meta = ObjectMeta(name=args.pod_name, namespace=args.pod_namespace, uid=args.pod_uid)
-            try:
-                pod = await self._binder.pods.read(Pod(metadata=meta))
-            except BindError as problem:
-                return BindOutcome(problem.reason)
+        pod = self._cache.pod(args.pod_uid) or await self._read_pod(args)
+        if isinstance(pod, BindOutcome):
+            return pod
         bound_to = pod.spec.node_name or self._cache.assumed_node(args.pod_uid)
         if bound_to == args.node and bound_to:
             return BOUND
@@ -279,15 +326,29 @@ class ExtenderService:
             return _failed(ReasonKind.WRITE_CONFLICT, "the pod is being deleted")
         return pod
 
+    async def _read_pod(self, args: BindArgs) -> Pod | BindOutcome:
+        if not (_NAME.fullmatch(args.pod_name) and _NAME.fullmatch(args.pod_namespace)):
+            return _failed(ReasonKind.WRITE_CONFLICT, "there can be no pod of this name")
+        meta = ObjectMeta(name=args.pod_name, namespace=args.pod_namespace, uid=args.pod_uid)
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                return await self._binder.pods.read(Pod(metadata=meta))
+        except BindError as problem:
+            return BindOutcome(problem.reason)
+        except (TimeoutError, DecodeError):
+            return _failed(ReasonKind.API_UNAVAILABLE, "the pod cannot be read")
+
     # --- memory between the calls -------------------------------------------------------------------------------------
 
     def _remember(self, state: CycleState, result: FilterResult) -> None:
         uid = state.pod.metadata.uid
+        now = self._clock.monotonic()
         self._remembered.pop(uid, None)
-        self._remembered[uid] = _Remembered(
-            state, result.fitting, self._clock.monotonic() + REMEMBERED_SECONDS
-        )
-        while len(self._remembered) > REMEMBERED_PODS:
+        self._remembered[uid] = _Remembered(state, result.fitting, now + REMEMBERED_SECONDS)
+        # In the order of their expiry. Each keeps a whole snapshot alive, so those that nobody asks for must go.
+        while len(self._remembered) > REMEMBERED_PODS or (
+            next(iter(self._remembered.values())).expires < now
+        ):
             self._remembered.popitem(last=False)
 
     def _recall(self, uid: str) -> _Remembered | None:

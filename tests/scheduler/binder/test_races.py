@@ -11,6 +11,7 @@ from allocator.model.claims import AllocationResult
 from allocator.outcome import ReasonKind
 from scheduler import cycle
 from scheduler.binder import BindError, BindOutcome, Chain, PodWriter
+from scheduler.binder.retry import Backoff
 from scheduler.client import Rejected, Unknown
 from scheduler.clock import SystemClock
 from scheduler.config import BindSettings
@@ -343,6 +344,14 @@ async def test_devices_of_a_write_that_may_still_commit_are_held_when_the_lease_
     gate.set()
     assert reason(await binder.wait(chain)) is ReasonKind.NOT_LEADER
     assert here.cache.in_flight_claims == 0
+
+
+async def test_an_outage_of_hours_ends_no_chain() -> None:
+    clock = FastClock()
+    backoff = Backoff(clock, random.Random(1))
+    for _ in range(3000):
+        await backoff.pause(LOST)
+    assert 3000.0 < clock.offset < 15000.0
 
 
 # --- defects ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,364 @@
+"""Webhook calls that overlap: with a bind under way, with changes of the cluster, with callers that gave up."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+
+from scheduler.client import UnavailableError
+from scheduler.clock import SystemClock
+from scheduler.extender import service as service_module
+from scheduler.extender.holds import HOLD_SECONDS, Holds
+from scheduler.extender.wakeup import WakeUp
+from scheduler.model import FINALIZER
+from tests.scheduler.embedded import World, claims_path, pods_path, world
+from tests.scheduler.extender.test_extender import Extender
+
+
+class StepClock(SystemClock):
+    """Moves when told."""
+
+    def __init__(self) -> None:
+        self.offset = 0.0
+
+    def monotonic(self) -> float:
+        return self.offset
+
+    async def sleep(self, seconds: float) -> None:
+        until = self.offset + seconds
+        while self.offset < until:
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def here() -> AsyncIterator[World]:
+    async with world() as made:
+        await made.cluster(("node-1", 1), ("node-2", 2))
+        yield made
+
+
+def hang(here: World, ending: str) -> asyncio.Event:
+    """Writes whose path ends so wait for the event."""
+    gate = asyncio.Event()
+
+    async def wait(_method: str, path: str, _body: bytes) -> None:
+        if path.endswith(ending):
+            await gate.wait()
+
+    here.client.faults.append(wait)
+    return gate
+
+
+async def spin(turns: int = 200) -> None:
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
+async def test_a_pod_whose_bind_is_under_way_gets_an_error_and_keeps_its_claim(here: World) -> None:
+    extender = Extender(here)
+    await here.claim("c")
+    await here.pod("p", "c")
+    gate = hang(here, "binding")
+    binding = asyncio.create_task(extender.bind("p", "node-1"))
+    await spin()
+    assert (await here.get(claims_path("c")))["status"]["allocation"]
+
+    answer = await extender.filter("p", "node-2")
+    assert "already" in answer["Error"]
+    await spin()
+    assert (await here.get(claims_path("c")))["status"]["allocation"]
+    gate.set()
+    assert await binding == ""
+
+
+async def test_a_bound_pod_gets_an_error_and_keeps_its_claim(here: World) -> None:
+    extender = Extender(here)
+    await here.claim("c")
+    await here.pod("p", "c")
+    assert await extender.bind("p", "node-1") == ""
+
+    for _ in range(2):
+        assert "already" in (await extender.filter("p", "node-2"))["Error"]
+        await here.settled()
+    assert (await here.get(claims_path("c")))["status"]["allocation"]
+
+
+async def test_forced_choice_never_replaces_what_a_bind_holds(here: World) -> None:
+    holds = Holds(here.cache, here.clock)
+    extender = Extender(here, holds=holds)
+    await here.claim("c")
+    await here.pod("p", "c")
+    gate = hang(here, "c/status")
+    binding = asyncio.create_task(extender.bind("p", "node-1"))
+    await spin()
+    before = here.cache.in_flight_claims
+
+    assert "already" in (await extender.filter("p", "node-1", "node-2"))["Error"]
+    assert (before, here.cache.in_flight_claims, len(holds)) == (1, 1, 0)
+    gate.set()
+    assert await binding == ""
+
+
+async def test_forced_choice_lets_go_in_time_though_nobody_asks(here: World) -> None:
+    clock, expired = StepClock(), asyncio.Event()
+    holds = Holds(here.cache, clock, expired.set)
+    extender = Extender(here, holds=holds)
+    await here.claim("c")
+    await here.pod("p", "c")
+    assert (await extender.filter("p", "node-1"))["NodeNames"] == ["node-1"]
+    running = asyncio.create_task(holds.run())
+    try:
+        clock.offset = HOLD_SECONDS - 1
+        await spin()
+        assert here.cache.in_flight_claims == 1
+        clock.offset = HOLD_SECONDS + 1
+        await spin()
+        assert here.cache.in_flight_claims == 0
+        assert expired.is_set()
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_bind_of_an_unknown_pod_answers_though_the_server_does_not(
+    here: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(*_: Any) -> bytes:
+        raise UnavailableError("no answer")
+
+    monkeypatch.setattr(here.client, "get", silent)
+    monkeypatch.setattr(service_module, "READ_SECONDS", 0.05)
+    extender = Extender(here)
+    body = {"PodName": "p", "PodNamespace": "default", "PodUID": "u", "Node": "node-1"}
+
+    async with asyncio.timeout(2.0):
+        response = await extender.post("bind", body)
+    assert "cannot be read" in response.json()["Error"]
+
+
+@pytest.mark.parametrize("name", ["p/log", "../../secrets/s", "p?x=1", "P", "-", "p\n"])
+async def test_a_pod_name_is_never_made_into_another_path(
+    here: World, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    extender = Extender(here)
+    monkeypatch.setattr(here.client, "get", lambda path, _query=None: asked.append(path))
+    body = {"PodName": name, "PodNamespace": "default", "PodUID": "u", "Node": "node-1"}
+
+    assert (await extender.post("bind", body)).json()["Error"]
+    assert asked == []
+
+
+async def test_what_nobody_asked_for_again_is_forgotten(
+    here: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extender = Extender(here)
+    await here.claim("c")
+    await here.pod("p", "c")
+    await here.pod("q", "c")
+    monkeypatch.setattr(service_module, "REMEMBERED_SECONDS", 0.0)
+    await extender.filter("p", "node-1")
+    monkeypatch.setattr(service_module, "REMEMBERED_SECONDS", 30.0)
+    await extender.filter("q", "node-1")
+    assert len(extender.service._remembered) == 1
+
+
+async def test_a_defect_is_answered_and_not_told(
+    here: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extender = Extender(here)
+    await here.pod("p")
+
+    async def broken(*_: Any) -> Any:
+        raise RuntimeError("a secret")
+
+    monkeypatch.setattr(extender.service, "filter", broken)
+    response = await extender.post("filter", await extender.args("p", "node-1"))
+    assert response.status_code == 500
+    assert response.json() == {"Error": "internal error"}
+
+
+# --- waking rejected pods ---------------------------------------------------------------------------------------------
+
+
+class Waking:
+    """A running wake-up under a clock that moves when told."""
+
+    def __init__(self, here: World) -> None:
+        self.here = here
+        self.clock = StepClock()
+        self.may_write = True
+        self.wakeup = WakeUp(here.client, self.clock, lambda: self.may_write, "default", "sentinel")
+        here.cache.subscribe(self.wakeup.observe)
+        self.task = asyncio.create_task(self.wakeup.run())
+
+    @property
+    def patches(self) -> int:
+        return self.here.client.writes.count(("PATCH", claims_path("sentinel")))
+
+    async def after(self, seconds: float) -> int:
+        """Patches after so much time, in small steps."""
+        for _ in range(round(seconds * 10)):
+            self.clock.offset += 0.1
+            await spin(20)
+        return self.patches
+
+
+@pytest.fixture
+async def waking(here: World) -> AsyncIterator[Waking]:
+    await here.claim("sentinel")
+    await here.settled()
+    made = Waking(here)
+    yield made
+    made.task.cancel()
+    await asyncio.gather(made.task, return_exceptions=True)
+
+
+async def new_slice(here: World, name: str) -> None:
+    await here.node(name)
+    await here.gpus(name, 1)
+    await here.settled()
+
+
+async def test_a_claim_event_seen_late_does_not_swallow_the_wake_up(
+    here: World, waking: Waking
+) -> None:
+    """kube-scheduler may have seen that event, and asked us, before we saw the slice."""
+    waking.wakeup.rejected("pod")
+    await new_slice(here, "node-3")
+    await here.claim("unrelated")
+    await here.settled()
+
+    assert await waking.after(1.0) == 0
+    assert await waking.after(6.0) == 1
+    assert await waking.after(20.0) == 1
+
+
+async def test_no_patch_if_every_rejected_pod_was_tried_again(here: World, waking: Waking) -> None:
+    waking.wakeup.rejected("pod")
+    await new_slice(here, "node-3")
+    await here.claim("unrelated")
+    await here.settled()
+    await waking.after(0.5)
+    waking.wakeup.rejected("pod")
+
+    assert await waking.after(10.0) == 0
+
+
+async def test_steady_claim_writes_do_not_put_the_wake_up_off_for_ever(
+    here: World, waking: Waking
+) -> None:
+    waking.wakeup.rejected("pod")
+    await new_slice(here, "node-3")
+    for index in range(20):
+        await here.claim(f"c{index}")
+        await here.settled()
+        await waking.after(0.5)
+
+    assert waking.patches == 1
+
+
+async def test_a_slice_right_after_our_own_patch_is_told_as_well(
+    here: World, waking: Waking
+) -> None:
+    waking.wakeup.rejected("pod")
+    await new_slice(here, "node-3")
+    assert await waking.after(0.3) == 1
+    waking.wakeup.rejected("pod")
+    here.client.faults.clear()
+    await new_slice(here, "node-4")
+    await here.client.send(
+        "PATCH",
+        claims_path("sentinel"),
+        orjson.dumps({"metadata": {"labels": {"a": "b"}}}),
+        content_type="application/merge-patch+json",
+    )
+    await here.settled()
+
+    assert await waking.after(2.5) == 2
+
+
+async def test_a_pod_judged_before_the_change_is_woken_though_rejected_after_it(
+    here: World, waking: Waking
+) -> None:
+    seen = waking.wakeup.changes
+    await new_slice(here, "node-3")
+    waking.wakeup.rejected("pod", seen)
+
+    assert await waking.after(1.0) == 1
+
+
+async def test_a_new_leader_wakes_everybody_once_it_may_write(here: World, waking: Waking) -> None:
+    waking.may_write = False
+    waking.wakeup.begin()
+    assert await waking.after(3.0) == 0
+    waking.may_write = True
+    assert await waking.after(3.0) == 1
+    assert await waking.after(10.0) == 1
+
+
+async def test_devices_that_a_failed_bind_held_are_told(here: World, waking: Waking) -> None:
+    extender = Extender(here, wakeup=waking.wakeup)
+    for name in "ab":
+        await here.claim(name)
+        await here.pod(name, name)
+    gate = hang(here, "resourceclaims/a")
+    binding = asyncio.create_task(extender.bind("a", "node-1"))
+    await spin()
+    assert not (await extender.filter("b", "node-1"))["NodeNames"]
+    stored = await here.get(claims_path("a"))
+    assert FINALIZER not in stored["metadata"].get("finalizers", ())
+    await here.delete(claims_path("a"))
+    gate.set()
+    assert await binding
+
+    assert await waking.after(8.0) == 1
+
+
+# --- bodies -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_body_in_pieces_is_counted_whatever_its_announced_length(here: World) -> None:
+    extender = Extender(here)
+    sent = 0
+
+    async def pieces() -> AsyncIterator[bytes]:
+        nonlocal sent
+        for _ in range(1000):
+            sent += 64 * 1024
+            yield b" " * 64 * 1024
+
+    response = await extender.http.post(
+        "/bind", content=pieces(), headers={"content-type": "application/json"}
+    )
+    assert response.status_code == 413
+    assert isinstance(response, httpx.Response)
+
+
+async def test_filter_of_a_pod_that_is_gone_writes_nothing(here: World) -> None:
+    """A forged or late pod that names somebody else's idle claim."""
+    extender = Extender(here)
+    await here.claim("c", finalizers=[FINALIZER])
+    await here.pod("p", "c")
+    args = await extender.args("p", "node-2")
+    stored = await here.get(claims_path("c"))
+    result = {"request": "gpu", "driver": "gpu.example.com", "pool": "node-1", "device": "gpu-0"}
+    field = {"key": "metadata.name", "operator": "In", "values": ["node-1"]}
+    stored["status"] = {
+        "allocation": {
+            "devices": {"results": [result]},
+            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+        }
+    }
+    await here.put(claims_path("c", "status"), stored)
+    await here.delete(pods_path("p"))
+    await here.settled()
+
+    response = await extender.post("filter", args)
+    assert not response.json()["NodeNames"]
+    await here.settled()
+    assert (await here.get(claims_path("c")))["status"]["allocation"]
+    assert here.client.writes == []
