@@ -47,6 +47,7 @@ from scheduler.plugins import (
 )
 
 MAX_SCORE: Final = 100
+_LONG_VERSION: Final = 20  # digits; the API server's have 64 bits
 NO_NODES: Final = unresolvable(
     Reason(kind=ReasonKind.NO_NODES, message="no nodes available to schedule pods")
 )
@@ -121,7 +122,9 @@ def _newer(pod: Pod, known: Pod | None) -> Pod:
 
 
 def _version(pod: Pod) -> int:
-    return int(pod.metadata.resource_version or 0)
+    """The version as a number; 0 if it is none: a caller's pod is anybody's text."""
+    text = pod.metadata.resource_version
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < _LONG_VERSION else 0
 
 
 def _backed_resources(requests: Mapping[str, int], snapshot: ClusterSnapshot) -> frozenset[str]:
