@@ -8,6 +8,7 @@ Source: Allocate, validateDeviceRequest in structured/internal/*/allocator_*.go;
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from allocator.capacity import CapacityError, Consumption, consumption
@@ -412,6 +413,9 @@ class _Failure:
     error: CelError
 
 
+CheckStop = Callable[[Alternative], None]
+
+
 class Selectors:
     """Answers the CEL questions of requests; answers are kept with the slices they are about."""
 
@@ -423,8 +427,20 @@ class Selectors:
         self._compiled: dict[str | None, Program | CelCompileError] = {}
         self._derived: dict[str, Program | CelCompileError] = {}
 
-    def selects(self, alternative: Alternative, candidate: Candidate, node: Node) -> bool:
+    def selects(
+        self,
+        alternative: Alternative,
+        candidate: Candidate,
+        node: Node,
+        check_stop: CheckStop | None = None,
+    ) -> bool:
         """Say whether a device is selectable by class, request and node, but for gates.
+
+        Args:
+            alternative: whose selectors.
+            candidate: the device.
+            node: for devices that choose their nodes.
+            check_stop: asked in loops of costly expressions; raises when the search is to end. No answer is kept then.
 
         Raises:
             FatalError: a selector does not compile or fails on this device, or the device's own node selector cannot
@@ -434,7 +450,7 @@ class Selectors:
             row = candidate.facts.row(alternative.selector_question)
             answer = row[candidate.index]
             if answer is None:
-                answer = row[candidate.index] = self._evaluate(alternative, candidate)
+                answer = row[candidate.index] = self._evaluate(alternative, candidate, check_stop)
             if answer is not True:
                 if answer is False:
                     return False
@@ -448,12 +464,15 @@ class Selectors:
                 raise FatalError(_node_selector_outcome(alternative, candidate, error)) from error
         return True
 
-    def _evaluate(self, alternative: Alternative, candidate: Candidate) -> bool | _Failure:
+    def _evaluate(
+        self, alternative: Alternative, candidate: Candidate, check_stop: CheckStop | None
+    ) -> bool | _Failure:
+        deadline = None if check_stop is None else partial(_ask, check_stop, alternative)
         for number, expression in enumerate(alternative.expressions):
             try:
                 program = self._program(expression)
                 values = candidate.facts.values(candidate.index, hide_sharing=self._hide_sharing)
-                if not program.evaluate(values):
+                if not program.evaluate(values, deadline=deadline):
                     return False
             except CelError as error:
                 return _Failure(number, _bare(error))
@@ -508,6 +527,12 @@ class Selectors:
             return found.evaluate_value(values)
         except CelError as error:
             return _bare(error)
+
+
+def _ask(check_stop: CheckStop, alternative: Alternative) -> bool:
+    """A deadline for one evaluation that never says that time is up: it raises, past CEL's own errors."""
+    check_stop(alternative)
+    return False
 
 
 def _bare(error: CelError) -> CelError:

@@ -226,6 +226,7 @@ class Search:
         self._allocated = allocated
         self._budget = sys.maxsize if limits.budget is None else limits.budget
         self._should_stop = limits.should_stop
+        self._ask_stop = None if limits.should_stop is None else self._check_stop
         self._pause_at = min(self._budget, _STOP_EVERY) + 1
         self._shortcuts = limits.shortcuts
         self._went_back = False
@@ -624,7 +625,7 @@ class Search:
         candidate = self._candidates[place]
         if candidate.waits and not self._binding:
             return GATED
-        if not self._selectors.selects(alternative, candidate, self._node):
+        if not self._selectors.selects(alternative, candidate, self._node, self._ask_stop):
             return NO_MATCH
         if not self._consumable:
             return True

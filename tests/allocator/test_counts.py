@@ -443,3 +443,19 @@ def test_the_limit_is_named_when_nothing_else_stood_in_the_way() -> None:
 
     assert names(outcome) is None
     assert kind(outcome) is ReasonKind.TOO_MANY_DEVICES
+
+
+def test_a_costly_selector_is_stopped_within_one_device_and_its_answer_is_not_kept() -> None:
+    costly = "lists.range(100000).all(x, x >= 0)"
+    cluster = snapshot(many(1))
+    asked = 0
+
+    def should_stop() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 3
+
+    wanted = claim("c", request("gpu", costly))
+    outcome = ask(cluster, wanted, should_stop=should_stop)
+    assert kind(outcome) is ReasonKind.DEADLINE_EXCEEDED
+    assert names(ask(cluster, wanted)) == ["d00"]
