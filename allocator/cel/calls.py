@@ -28,18 +28,24 @@ def plain(method: Method, args: Sequence[Code]) -> Run:
     return lambda env: method(*[run(env) for run in runs])
 
 
-def counted(method: Method, runs: Sequence[Run], rule: CostRule) -> Run:
-    """Call a function and charge for it; upstream evaluates both arguments even if the first failed."""
+def counted(method: Method, runs: Sequence[Run], rule: CostRule, *, in_order: bool = False) -> Run:
+    """Call a function and charge for it.
+
+    With `in_order`, the first argument that fails ends the call, free of cost, before the others are evaluated; else
+    both are evaluated, as upstream does for functions that it has resolved to one with two parameters.
+    """
     needs_result = rule in RULES_ON_RESULTS
+    last = len(runs) - 1
+    in_order = in_order or len(runs) > 2
 
     def run(env: Env) -> object:
         values: list[Any] = []
         failure: CelRuntimeError | None = None
-        for arg in runs:
+        for at, arg in enumerate(runs):
             try:
                 values.append(arg(env))
             except CelRuntimeError as error:
-                if len(runs) > 2:
+                if in_order and at < last:
                     raise
                 failure = failure or error
                 values.append(FAILED)

@@ -24,6 +24,7 @@ from allocator.cel.code import (
 )
 from allocator.cel.cost import LIST, MAP, rule_for
 from allocator.cel.functions import implementation
+from allocator.cel.guards import guarded
 from allocator.cel.operators import make_map
 from allocator.cel.regex import compile_regex
 from allocator.cel.syntax import (
@@ -46,6 +47,23 @@ _CONVERSIONS: Final = frozenset(
 )
 # Functions without side effects whose result for a literal is worth keeping; failing ones stay as they are.
 _PURE: Final = frozenset({"quantity", "semver", "ip", "cidr", "url"})
+# Functions that upstream binds to one piece of code for all overloads.
+_ONE_BINDING: Final = frozenset(
+    {
+        "_+_",
+        "_-_",
+        "_*_",
+        "_/_",
+        "_%_",
+        "_<_",
+        "_<=_",
+        "_>_",
+        "_>=_",
+        "@in",
+        "matches",
+        "@sortByAssociatedKeys",
+    }
+)
 _REGEX_ARGUMENT: Final = frozenset({"matches", "find", "findAll"})
 _SET_ELEMENTS: Final = frozenset({bool, int, UInt, float, str})
 
@@ -195,10 +213,13 @@ class Compiler:
             return self.fold(function, args[0].value)
         if function in _REGEX_ARGUMENT and len(args) > 1 and args[1].is_constant:
             return self.regex(node, args)
-        method = implementation(function, member=node.target is not None)
+        method = guarded(node, implementation(function, member=node.target is not None))
         if self.counting:
+            runs = [arg.run for arg in args]
+            rule = rule_for(function, node.overloads)
+            in_order = len(node.overloads) > 1 and function not in _ONE_BINDING
             return Code(
-                calls.counted(method, [arg.run for arg in args], rule_for(function, node.overloads))
+                calls.counted(method, runs, rule, in_order=in_order or function == "format")
             )
         if function in _PURE and all(arg.is_constant for arg in args):
             kept = _try(method, args)
@@ -223,11 +244,8 @@ class Compiler:
             raise CelCompileError(f"program instantiation failed: {error.message}") from None
         method = calls.regex_method(node.function, regex)
         if self.counting:
-            return Code(
-                calls.counted(
-                    method, [arg.run for arg in args], rule_for(node.function, node.overloads)
-                )
-            )
+            rule = rule_for(node.function, node.overloads)
+            return Code(calls.counted(method, [arg.run for arg in args], rule, in_order=True))
         if node.function == "matches":
             return Code(calls.regex_search(args[0].run, regex.search))
         return Code(calls.plain(method, args))
