@@ -41,6 +41,7 @@ from scheduler.leader import LeadershipLostError
 from scheduler.model import ClaimRecord, Kind
 from scheduler.web.health import create_health_app
 from scheduler.web.server import (
+    GRACE_SECONDS,
     Server,
     is_loopback,
     make_server,
@@ -147,17 +148,22 @@ class Process:
         self.core = core
         self.mode = mode
         self._stop = stop
-        self._stopping = False
+        self._stopping = False  # not ready any more
+        self._refusing = False  # no new work
         self._active = False  # leading, and done with what a takeover needs
         self._critical: dict[str, asyncio.Task[None]] = {}
         self._exit = 0
         self._stop_loop: Callable[[], None] | None = None
+        self._wakeup: WakeUp | None = None
         self._servers: list[Server] = []
+        self._server_tasks: set[asyncio.Task[None]] = set()
 
     # --- what probes say ----------------------------------------------------------------------------------------------
 
     def live(self) -> list[str]:
         """Dead tasks."""
+        if self._stopping:
+            return []
         return [f"task {name} has ended" for name, task in self._critical.items() if task.done()]
 
     def ready(self) -> list[str]:
@@ -179,7 +185,7 @@ class Process:
 
     def unavailable(self) -> Reason | None:
         """Why webhooks cannot be answered now."""
-        if self._stopping:
+        if self._refusing:
             return Reason(kind=ReasonKind.NOT_READY, message="this extender is shutting down")
         if not self.core.reflectors.synced.is_set():
             return Reason(
@@ -195,7 +201,7 @@ class Process:
         return {
             "leader": core.leadership.is_leader(),
             "active": self._active,
-            "epoch": core.leadership.epoch,
+            "epoch": core.epochs(),
             "digest": {kind.name: digest for kind, digest in core.cache.digest().items()},
             "openBinds": core.binder.open_chains,
             "inFlightClaims": core.cache.in_flight_claims,
@@ -228,9 +234,11 @@ class Process:
             _log.error("%s", error)
             self._exit = 1
         finally:
-            self._stopping = True
+            self._stopping = self._refusing = True
             for server in self._servers:
                 server.should_exit = True
+            if self._exit == 0 and self._server_tasks:  # answers that are ready are still sent
+                await asyncio.wait(self._server_tasks, timeout=GRACE_SECONDS + 1.0)
             for task in self._critical.values():
                 task.cancel()
             await asyncio.gather(*self._critical.values(), return_exceptions=True)
@@ -258,7 +266,9 @@ class Process:
         if self.mode is Mode.EXTENDER:
             self._servers.append(self._extender_server())
         for server in self._servers:
-            self._start(f"server {server.config.port}", server.serve())
+            name = f"server {server.config.port}"
+            self._start(name, server.serve())
+            self._server_tasks.add(self._critical[name])
             await server.wait_started()
 
     def _extender_server(self) -> Server:
@@ -274,9 +284,13 @@ class Process:
             )
             core.cache.subscribe(wakeup.observe)
             self._start("wake-up", wakeup.run())
-        holds = Holds(core.cache, core.clock) if settings.extender.forced_choice else None
-        if holds is not None:
+            self._wakeup = wakeup
+        holds = None
+        if settings.extender.forced_choice:
+            on_expired = (lambda: None) if wakeup is None else wakeup.freed
+            holds = Holds(core.cache, core.clock, on_expired)
             core.cache.subscribe(holds.observe)
+            self._start("holds", holds.run())
         service = ExtenderService(
             cache=core.cache,
             binder=core.binder,
@@ -309,8 +323,10 @@ class Process:
         """Runs as a task while leading."""
         core = self.core
         await core.reflectors.synced.wait()
-        if core.leadership.needs_sweep:
+        if core.leadership.epoch > 0:
             await self._take_over()
+        if self._wakeup is not None:
+            self._wakeup.begin()
         self._active = True
         if self.mode is Mode.STANDALONE:
             loop = build_loop(core)
@@ -322,32 +338,48 @@ class Process:
         self._active = False
 
     async def _take_over(self) -> None:
-        """The leader before us may still have writes under way: wait, then make them fail."""
+        """See all that the leader before us wrote. If it may still have writes under way: wait, then make them fail.
+
+        Begun again when the lease is lost on the way: it may come back (a followed one does) before anybody stops us.
+        """
         core = self.core
-        await core.clock.sleep(QUARANTINE_SECONDS)
-        try:
-            await core.reflectors.relist(Kind.RESOURCE_CLAIM)
-        except (ApiError, UnavailableError, ValueError) as error:
-            _log.warning("claims could not be listed afresh, going on with the watch: %s", error)
+        while True:
+            if core.leadership.needs_sweep:
+                await core.clock.sleep(QUARANTINE_SECONDS)
+            try:
+                await core.reflectors.relist(Kind.RESOURCE_CLAIM)
+            except (ApiError, UnavailableError, ValueError) as error:
+                _log.warning(
+                    "claims could not be listed afresh, going on with the watch: %s", error
+                )
+            core.epochs.rise_above(claim.metadata.annotations for claim in core.cache.claims())
+            if not core.leadership.needs_sweep:
+                return
+            try:
+                await self._sweep()
+            except LeaseLostError:
+                continue
+            return
+
+    async def _sweep(self) -> None:
+        core = self.core
         wanted: dict[str, ClaimRecord] = {}
         for pod in core.cache.pending_pods():
             for claim in core.cache.claims_of_pod(pod):
                 record = core.cache.claim_by_uid(claim.metadata.uid)
                 if record is not None:
                     wanted[claim.metadata.uid] = record
-        try:
-            stamped = await sweep(
-                wanted.values(),
-                epoch=core.leadership.epoch,
-                client=core.client,
-                clock=core.clock,
-                rng=core.rng,
-                may_write=core.may_write,
-                assume=core.cache.assume_claim,
-            )
-        except LeaseLostError:
-            return
-        _log.info("took over: stamped %d claims with epoch %d", stamped, core.leadership.epoch)
+        epoch = core.epochs()
+        stamped = await sweep(
+            wanted.values(),
+            epoch=epoch,
+            client=core.client,
+            clock=core.clock,
+            rng=core.rng,
+            may_write=core.may_write,
+            assume=core.cache.assume_claim,
+        )
+        _log.info("took over: stamped %d claims with epoch %d", stamped, epoch)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -370,10 +402,16 @@ class Process:
         settings = self.core.settings
         self._stopping = True
         if self.mode is Mode.EXTENDER and not is_loopback(settings.bind_address):
-            await self.core.clock.sleep(LAG_SECONDS)
+            await self.core.clock.sleep(LAG_SECONDS)  # still serving: callers come until they know
+        self._refusing = True
         if self._stop_loop is not None:
             self._stop_loop()
-        if not await self.core.binder.drain(DRAIN_SECONDS):
-            _log.warning("binds are still under way: they are left to the next leader")
-        else:
+        is_drained = await self.core.binder.drain(DRAIN_SECONDS)
+        # Whoever renews must have ended first, or would take the lease again right after it was given back.
+        election = self._critical["leadership"]
+        election.cancel()
+        await asyncio.wait({election})
+        if is_drained:
             await self.core.leadership.release()
+        else:
+            _log.warning("binds are still under way: they are left to the next leader")

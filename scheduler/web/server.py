@@ -7,19 +7,26 @@ Source: reliability 5.3, 5.4, D14-D17, H11.
 
 import asyncio
 import contextlib
+import logging
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from scheduler.clock import Clock
 from scheduler.config import TLSSettings
 
+_log: Final = logging.getLogger(__name__)
+
 HEAD_LIMIT_BYTES: Final = 16 * 1024
 HEAD_SECONDS: Final = 5.0
+ANSWER_SECONDS: Final = (
+    60.0  # from the head of a request to the end of its answer; a call takes far less
+)
 KEEP_ALIVE_SECONDS: Final = (
     120  # longer than Go's 90 s: the caller closes first, so no request meets a closed socket
 )
@@ -29,30 +36,58 @@ RELOAD_SECONDS: Final = 10.0
 
 
 class BoundedH11Protocol(H11Protocol):
-    """Closes a connection that is silent or slow before its first whole request head."""
+    """Closes a connection that takes too long for what it is doing.
 
-    _head_timer: asyncio.TimerHandle | None = None
+    Three phases: a request head is due (at first, and from its first byte on; also while the rest of a body comes in
+    that was answered before it was read), a request is being answered, or the connection is idle, for which uvicorn has a
+    limit of its own.
+    """
+
+    _phase: object = None
+    _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Start the time for the first head."""
+        """Expect the first head."""
         super().connection_made(transport)
         if len(self.connections) > MAX_CONNECTIONS:
             transport.close()
             return
-        self._head_timer = self.loop.call_later(HEAD_SECONDS, self._head_is_late)
+        self._enter(h11.IDLE, HEAD_SECONDS)
 
-    def _head_is_late(self) -> None:
-        if self._first_cycle() is None and not self.transport.is_closing():
-            self.transport.close()
+    def data_received(self, data: bytes) -> None:
+        """Take what came."""
+        super().data_received(data)
+        self._look()
 
-    def _first_cycle(self) -> Any:
-        """The request under way or done, if there was any: uvicorn types it as always there."""
-        return self.cycle
+    def on_response_complete(self) -> None:
+        """End an answer, and perhaps begin the next."""
+        super().on_response_complete()
+        self._look()
+
+    def _look(self) -> None:
+        cycle: Any = self.cycle  # uvicorn types it as always there
+        if cycle is not None and not cycle.response_complete:
+            self._enter(cycle, ANSWER_SECONDS)
+        elif self.conn.their_state is not h11.IDLE or self.conn.trailing_data[0]:
+            self._enter(h11.IDLE, HEAD_SECONDS)
+        else:
+            self._enter(None, None)
+
+    def _enter(self, phase: object, seconds: float | None) -> None:
+        if phase is self._phase:
+            return
+        self._phase = phase
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else self.loop.call_later(seconds, self._is_late)
+
+    def _is_late(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timer."""
-        if self._head_timer is not None:
-            self._head_timer.cancel()
+        self._enter(None, None)
         super().connection_lost(exc)
 
 
@@ -63,6 +98,34 @@ class Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Do nothing: SIGTERM is handled by the process, which drains first."""
         yield
+
+    async def startup(self, sockets: Any = None) -> None:
+        """Open the listener. A TLS handshake has no more time than a head; an address in use ends no process."""
+        config = self.config
+        limits: dict[str, Any] = (
+            {} if config.ssl is None else {"ssl_handshake_timeout": HEAD_SECONDS}
+        )
+
+        def protocol() -> asyncio.Protocol:
+            return BoundedH11Protocol(
+                config=config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+
+        try:
+            listener = await asyncio.get_running_loop().create_server(
+                protocol,
+                config.host,
+                config.port,
+                ssl=config.ssl,
+                backlog=config.backlog,
+                **limits,
+            )
+        except OSError as problem:
+            _log.error("%s", problem)
+            self.should_exit = True
+            return
+        self.servers = [listener]
+        self.started = True
 
     async def wait_started(self) -> None:
         """Wait until the listener is open.
@@ -147,22 +210,29 @@ def server_context(tls: TLSSettings) -> ssl.SSLContext:
 
 
 async def reload_certificates(context: ssl.SSLContext, tls: TLSSettings, clock: Clock) -> None:
-    """Load the certificate again whenever its file has changed; new connections use it. Runs until cancelled."""
-    seen = _modified(tls)
+    """Load certificates again whenever a file has changed; new connections use them. Runs until cancelled.
+
+    A client CA that is replaced is trusted beside the old one until the process ends.
+    """
+    seen = await asyncio.to_thread(_modified, tls)
     while True:
         await clock.sleep(RELOAD_SECONDS)
         now = await asyncio.to_thread(_modified, tls)
         if now != seen:
             try:
+                # In another context first: a certificate that does not fit its key would cost the live one its key.
+                server_context(tls)
                 context.load_cert_chain(tls.cert_file, tls.key_file)
-            except (OSError, ssl.SSLError):
+                if tls.client_ca_file:
+                    context.load_verify_locations(tls.client_ca_file)
+            except (OSError, ValueError):
                 continue  # half written: the old one stays until both files fit
             seen = now
 
 
 def _modified(tls: TLSSettings) -> tuple[float, ...]:
     times = []
-    for name in (tls.cert_file, tls.key_file):
+    for name in filter(None, (tls.cert_file, tls.key_file, tls.client_ca_file)):
         try:
             times.append(Path(name).stat().st_mtime)
         except OSError:
