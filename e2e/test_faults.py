@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 
@@ -306,7 +306,36 @@ async def test_case_71_a_write_slower_than_the_schedulers_patience_leaks_nothing
     assert await mode.service.live()
 
 
-def _has(things: list[str]):
+@pytest.mark.modes("standalone", "safe")
+@pytest.mark.parametrize("died_before", ["status", "binding"], ids=["case_32", "case_33"])
+async def test_a_crash_between_two_writes_is_finished_after_the_restart(
+    faulty: Cluster, proxy: FaultProxy, mode: Mode, died_before: str
+) -> None:
+    await faulty.add_nodes(2, devices=2)
+    await faulty.claim("mine")
+
+    async def crash(_: Call) -> None:
+        await mode.service.kill()
+
+    path = {"status": claim_path(faulty, "mine", "/status"), "binding": binding_path(faulty, "a")}
+    fault = Fault(
+        "PUT|PATCH|POST", path[died_before], before=crash, answer=(503, "nobody is listening")
+    )
+    with proxy.fault(fault):
+        await faulty.pod("a", claims={"gpu": "mine"})
+        await eventually("the service died", _has(fault.hit))
+    before = await faulty.get_claim("mine")
+    await mode.restart(proxied=True)
+
+    [pod] = await faulty.bound("a", timeout_seconds=60)
+    assert len(faulty.recorder.allocations("mine")) == 1
+    if died_before == "binding":
+        after = await faulty.get_claim("mine")
+        assert after["status"]["allocation"] == before["status"]["allocation"]
+        assert pod["spec"]["nodeName"] == devices_of(after)[0][1]
+
+
+def _has(things: Sequence[object]) -> Callable[[], Awaitable[bool]]:
     async def probe() -> bool:
         return bool(things)
 
