@@ -24,13 +24,14 @@ from scheduler.clock import Clock
 from scheduler.config import Settings
 from scheduler.engine.engine import Engine
 from scheduler.events import WARNING, EventRecorder, Reference
-from scheduler.framework.environment import Environment, Mode, ShouldStop
+from scheduler.framework.environment import Environment, Mode, ShouldStop, TakesLongError
 from scheduler.leader import AlwaysLeader, FollowLease, LeaderElector, Leadership
 from scheduler.metrics import Metrics
 from scheduler.model import Kind, Pod
 from scheduler.reflectors.barrier import ClaimBarrier
 from scheduler.reflectors.reflectors import Reflectors
 from scheduler.standalone.loop import StandaloneLoop
+from scheduler.workers import STALL_SECONDS
 
 _log: Final = logging.getLogger(__name__)
 
@@ -103,8 +104,15 @@ def build_environment(
     allocation = settings.allocation
 
     def start_deadline() -> ShouldStop:
-        deadline = clock.monotonic() + allocation.timeout_seconds
-        return lambda: clock.monotonic() >= deadline
+        """Searches begin in the event loop, and leave it when they hold it up."""
+        limit = clock.monotonic() + STALL_SECONDS
+
+        def should_stop() -> bool:
+            if clock.monotonic() >= limit:
+                raise TakesLongError
+            return False
+
+        return should_stop
 
     def new_share_id(_claim: ResourceClaim, _request: str, _device: DeviceID) -> str:
         return str(uuid.uuid4())

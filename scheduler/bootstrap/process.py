@@ -156,6 +156,7 @@ class Process:
         self._stop_loop: Callable[[], None] | None = None
         self._wakeup: WakeUp | None = None
         self._servers: list[Server] = []
+        self._closers: list[Callable[[], None]] = []
         self._server_tasks: set[asyncio.Task[None]] = set()
 
     # --- what probes say ----------------------------------------------------------------------------------------------
@@ -239,6 +240,8 @@ class Process:
                 server.should_exit = True
             if self._exit == 0 and self._server_tasks:  # answers that are ready are still sent
                 await asyncio.wait(self._server_tasks, timeout=GRACE_SECONDS + 1.0)
+            for close in self._closers:
+                close()
             for task in self._critical.values():
                 task.cancel()
             await asyncio.gather(*self._critical.values(), return_exceptions=True)
@@ -300,7 +303,9 @@ class Process:
             max_open_binds=settings.binding.max_concurrent,
             shortlist=settings.extender.filter_shortlist,
             holds=holds,
+            search_seconds=settings.allocation.timeout_seconds,
         )
+        self._closers.append(service.close)
         app = ExtenderApp(
             service,
             unavailable=self.unavailable,

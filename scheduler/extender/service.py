@@ -7,9 +7,10 @@ decided, and lets the binder write. Source: scheduler-and-claims 6; reliability 
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from allocator.model.meta import ObjectMeta
 from allocator.outcome import Reason, ReasonKind
@@ -23,10 +24,21 @@ from scheduler.engine.engine import Engine
 from scheduler.extender.holds import Holds
 from scheduler.extender.shortlist import best_nodes, may_shorten
 from scheduler.extender.wakeup import WakeUp
-from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict
+from scheduler.framework.cycle_state import (
+    CycleState,
+    FilterResult,
+    NodeVerdict,
+    SlowSearchError,
+)
+from scheduler.framework.environment import Environment
 from scheduler.framework.status import Code, Status, error
-from scheduler.model import Pod
+from scheduler.model import NodeInfo, Pod
 from scheduler.plugins.dynamic_resources import claim_to_give_back
+from scheduler.workers import SearchWorker
+
+_T = TypeVar("_T")
+PreFilter = Callable[[Pod, ClusterCache, Environment], CycleState | Status]
+FilterNode = Callable[[CycleState, NodeInfo], NodeVerdict]
 
 SLICE_NODES: Final = 500  # looked at between two turns of the event loop
 REMEMBERED_SECONDS: Final = 30.0
@@ -80,6 +92,7 @@ class ExtenderService:
         max_open_binds: int = 64,
         shortlist: int = 0,
         holds: Holds | None = None,
+        search_seconds: float = 10.0,
     ) -> None:
         """Store the collaborators.
 
@@ -92,6 +105,7 @@ class ExtenderService:
             max_open_binds: beyond it filter is delayed, since kube-scheduler's cycle is serial.
             shortlist: nodes that a filter answer may hold; 0: all that fit.
             holds: forced choice: one node is answered and its devices held; None: filter holds nothing.
+            search_seconds: what all long searches of one call may take together.
         """
         self._cache = cache
         self._binder = binder
@@ -103,6 +117,30 @@ class ExtenderService:
         self._holds = holds
         self._remembered: OrderedDict[str, _Remembered] = OrderedDict()
         self._give_backs: set[asyncio.Task[bool]] = set()
+        self._worker = SearchWorker(engine, clock)
+        self._search_seconds = search_seconds
+
+    def close(self) -> None:
+        """Give up searches under way."""
+        self._worker.close()
+
+    async def _patiently(self, decide: Callable[[], _T], deadline: float) -> _T:
+        """Decide synchronously; a search that takes long runs beside the loop, and then the decision is made again.
+
+        Raises:
+            ServiceError: the time is over.
+        """
+        while True:
+            try:
+                return decide()
+            except SlowSearchError as slow:
+                left = deadline - self._clock.monotonic()
+                if left <= 0:
+                    raise ServiceError(_TIME_IS_OVER) from None
+                await self._worker.search(slow, left)
+
+    def _deadline(self) -> float:
+        return self._clock.monotonic() + self._search_seconds
 
     # --- filter -------------------------------------------------------------------------------------------------------
 
@@ -113,7 +151,10 @@ class ExtenderService:
             self._holds.release_expired()
             self._holds.release(args.pod.metadata.uid)
         since = 0 if self._wakeup is None else self._wakeup.changes
-        answer = await self._decide(args)
+        try:
+            answer = await self._decide(args)
+        except ServiceError as problem:
+            return FilterAnswer(error=problem.status.message)
         if self._is_placed(args.pod):
             return _BEING_BOUND
         if isinstance(answer, Status):
@@ -141,11 +182,14 @@ class ExtenderService:
         result = await self._look(state, args.node_names)
         if self._holds is not None and self._cache.snapshot() is not state.snapshot:
             # Others may have been given devices while a long list of nodes was looked at; what is held must be free now.
-            state = self._engine.pre_filter(args.pod, self._cache)
-            if isinstance(state, Status):
-                return state
-            result = self._engine.filter_nodes(state, args.node_names)
+            return await self._patiently(lambda: self._decide_now(args), self._deadline())
         return state, result
+
+    def _decide_now(self, args: FilterArgs) -> tuple[CycleState, FilterResult | None] | Status:
+        state = self._engine.pre_filter(args.pod, self._cache)
+        if isinstance(state, Status):
+            return state
+        return state, self._engine.filter_nodes(state, args.node_names)
 
     def _is_placed(self, pod: Pod) -> bool:
         """Whether the pod has a node, or its bind is still under way: kube-scheduler has stopped waiting, or is behind.
@@ -172,11 +216,13 @@ class ExtenderService:
 
     async def _look(self, state: CycleState, names: Sequence[str]) -> FilterResult:
         """Look at nodes in slices; the state's snapshot is immutable, so all slices see the same cluster."""
+        deadline = self._deadline()
         if len(names) <= SLICE_NODES:
-            return self._engine.filter_nodes(state, names)
+            return await self._patiently(lambda: self._engine.filter_nodes(state, names), deadline)
         verdicts: dict[str, NodeVerdict] = {}
         for start in range(0, len(names), SLICE_NODES):
-            part = self._engine.filter_nodes(state, names[start : start + SLICE_NODES])
+            some = names[start : start + SLICE_NODES]
+            part = await self._patiently(partial(self._engine.filter_nodes, state, some), deadline)
             verdicts.update(part.verdicts)
             if part.failure is not None and part.failure.code is Code.ERROR and _has_ended(part):
                 break
@@ -264,7 +310,10 @@ class ExtenderService:
         joined = await self._join(args)  # another call may have come first while this one read
         if joined is not None:
             return joined
-        started = self._start(pod, args.node)
+        try:
+            started = self._start(pod, args.node, cycle.pre_filter, cycle.filter_node)
+        except SlowSearchError:
+            started = await self._start_slowly(pod, args)
         if isinstance(started, BindOutcome):
             return started
         if self._wakeup is not None:
@@ -284,23 +333,42 @@ class ExtenderService:
         if chain is None:
             return None
         if chain.node_name != args.node:
-            return _failed(
-                ReasonKind.WRITE_CONFLICT, "the pod is being bound to another node already"
-            )
+            return _BOUND_ELSEWHERE
         return await self._binder.wait(chain)
 
-    def _start(self, pod: Pod, node_name: str) -> Chain | BindOutcome:
+    async def _start_slowly(self, pod: Pod, args: BindArgs) -> Chain | BindOutcome:
+        """As `_start`, by the engine's memory: the plain search would hold up the loop each time."""
+
+        def start() -> Chain | BindOutcome:
+            chain = self._binder.chain(args.pod_uid)  # another call may have come first
+            if chain is not None:
+                return chain if chain.node_name == args.node else _BOUND_ELSEWHERE
+            return self._start(
+                pod,
+                args.node,
+                lambda pod, cache, _: self._engine.pre_filter(pod, cache),
+                self._engine.filter_node,
+            )
+
+        try:
+            return await self._patiently(start, self._deadline())
+        except ServiceError as problem:
+            return _outcome(problem.status)
+
+    def _start(
+        self, pod: Pod, node_name: str, pre_filter: PreFilter, filter_node: FilterNode
+    ) -> Chain | BindOutcome:
         """Decide on the current state and hold the devices, with no await between; the filter's answer is not trusted."""
         self._remembered.pop(pod.metadata.uid, None)
         if self._holds is not None:
             self._holds.release(pod.metadata.uid)  # what is decided below holds them again
-        state = cycle.pre_filter(pod, self._cache, self._engine.environment)
+        state = pre_filter(pod, self._cache, self._engine.environment)
         if isinstance(state, Status):
             return _outcome(state)
         node = state.snapshot.nodes.get(node_name)
         if node is None:
             return _failed(ReasonKind.NOT_READY, "the node is not known (yet)")
-        verdict = cycle.filter_node(state, node)
+        verdict = filter_node(state, node)
         if not verdict.fits:
             return _outcome(verdict.status)
 
@@ -368,6 +436,17 @@ class ServiceError(Exception):
     def __init__(self, status: Status) -> None:
         super().__init__(status.message)
         self.status = status
+
+
+_BOUND_ELSEWHERE: Final = BindOutcome(
+    Reason(kind=ReasonKind.WRITE_CONFLICT, message="the pod is being bound to another node already")
+)
+_TIME_IS_OVER: Final = error(
+    Reason(
+        kind=ReasonKind.DEADLINE_EXCEEDED,
+        message="the search for devices was given up: its time is over",
+    )
+)
 
 
 def _has_ended(result: FilterResult) -> bool:
