@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 
@@ -57,18 +58,24 @@ class Recorder:
 
     def _findings(self) -> Iterator[judge.Finding]:
         claims: dict[str, Object] = {}
+        holders: dict[judge.Device, set[str]] = defaultdict(set)
         for change in [*self._start, *self._ordered()]:
             if change.kind != CLAIMS.kind:
                 continue
             uid = change.object["metadata"]["uid"]
             before = claims.pop(uid, None)
+            for device in judge.devices_of(before or {}):
+                holders[device].discard(uid)
             if change.type == "DELETED":
                 continue
             claims[uid] = change.object
             if before is not None:
                 yield from _newly_allocated(before, change.object)
-            if _allocation(before) != _allocation(change.object):
-                yield from judge.exclusive(claims.values())
+            concerned = {uid}
+            for device in judge.devices_of(change.object):
+                holders[device].add(uid)
+                concerned |= holders[device]
+            yield from judge.exclusive(claims[each] for each in sorted(concerned))
 
     def _ordered(self) -> list[Change]:
         return sorted(self.changes, key=lambda change: change.revision)
