@@ -6,7 +6,7 @@ the sizes of k8s.io/dynamic-resource-allocation/cel. Estimates are pairs of unsi
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from allocator.cel import types
 from allocator.cel.syntax import (
@@ -161,24 +161,19 @@ class _Estimator:
         """The cost of a node; one that a macro uses twice costs twice and is looked at once."""
         found = self.known.get(id(node))
         if found is None:
-            found = self.known[id(node)] = self.compute(node)
+            compute = _COSTS.get(node.__class__)
+            found = self.known[id(node)] = _ZERO if compute is None else compute(self, node)
         return found
 
-    def compute(self, node: Node) -> Range:
-        """The same, computed."""
-        if isinstance(node, Ident):
-            local = self.local(node)
-            self.add_path(node, local.path if local is not None else (node.name.removeprefix("."),))
-            return _ONE
-        if isinstance(node, Select):
-            return self.select(node)
-        if isinstance(node, Call):
-            return self.call(node)
-        if isinstance(node, ListNode | MapNode):
-            return self.aggregate(node)
-        if isinstance(node, Comprehension):
-            return self.bind(node) if node.macro == "bind" else self.comprehension(node)
-        return _ZERO
+    def ident(self, node: Ident) -> Range:
+        """A name."""
+        local = self.local(node)
+        self.add_path(node, local.path if local is not None else (node.name.removeprefix("."),))
+        return _ONE
+
+    def loop(self, node: Comprehension) -> Range:
+        """A macro."""
+        return self.bind(node) if node.macro == "bind" else self.comprehension(node)
 
     # --- what is known about nodes
 
@@ -348,7 +343,10 @@ class _Estimator:
             cost = self.cost(node.args[0])
             self.copy_sizes(node, node.args[0])
             return cost.plus(_ONE)
-        arg_costs = [self.cost(arg) for arg in node.args]
+        arg_costs: list[Range] = []
+        for arg in node.args:
+            # No comprehension: it would take a frame of its own at every level.
+            arg_costs.append(self.cost(arg))  # noqa: PERF401
         args = [self.operand(arg) for arg in node.args]
         target: Operand | None = None
         total = _ZERO
@@ -406,6 +404,16 @@ class _Estimator:
         for cost in arg_costs:
             total = total.plus(cost)
         return CallEstimate(total, found.result)
+
+
+_COSTS: Final[dict[type[Node], Callable[[_Estimator, Any], Range]]] = {
+    Ident: _Estimator.ident,
+    Select: _Estimator.select,
+    Call: _Estimator.call,
+    ListNode: _Estimator.aggregate,
+    MapNode: _Estimator.aggregate,
+    Comprehension: _Estimator.loop,
+}
 
 
 def _literal_size(node: Node) -> Range | None:
