@@ -258,6 +258,17 @@ class Play:
         for pod in await self.list(pods_path()):
             if not pod["spec"].get("nodeName") and cache.assumed_node(pod["metadata"]["uid"]):
                 self.problems.append(f"{pod['metadata']['name']}: still assumed")
+        self.problems.extend(f"{name}: could be bound" for name in self.pods if self.fits(name))
+
+    def fits(self, name: str) -> bool:
+        """Whether some node would do for a pod that has none."""
+        pod = self.here.cache.pod_by_name("default", name)
+        if pod is None or pod.spec.node_name:
+            return False
+        state = cycle.pre_filter(pod, self.here.cache, self.here.environment)
+        return isinstance(state, CycleState) and any(
+            cycle.filter_node(state, state.snapshot.nodes[node]).fits for node in NODES
+        )
 
 
 def devices_of(claim: Object) -> list[tuple[str, str]]:
