@@ -537,7 +537,9 @@ class FollowLease:
             # Only a neighbour of this very process has left nothing under way when it was restarted.
             holder = (before.spec.holder_identity or "") if before is not None else ""
             was_ours = self._epoch > 0 and holder.startswith(self._prefix)
-            self._needs_sweep = bool(holder) and not was_ours
+            # More than one transition: somebody else held it between two looks.
+            was_missed = before is not None and epoch > _epoch_of(before) + 1
+            self._needs_sweep = was_missed or (bool(holder) and not was_ours)
             self._epoch = epoch
 
     def _is_neighbours(self, lease: Lease | None) -> bool:

@@ -476,6 +476,18 @@ async def test_a_restarted_neighbour_is_a_new_epoch_without_sweep(follower, foll
     assert not follower.leadership.needs_sweep
 
 
+async def test_a_holder_between_two_looks_is_known_by_the_count_of_transitions(
+    follower, followed, clock
+):
+    await clock.advance(1)
+    renew(followed, clock)
+    await clock.advance(1)
+    renew(followed, clock, "host_2", 2)
+    await clock.advance(2)
+    assert follower.steps == ["start 1", "stop", "start 3"]
+    assert follower.leadership.needs_sweep
+
+
 @pytest.mark.parametrize("text", ["", "a", "/b", "a/", "a/b/c"])
 def test_a_lease_to_follow_is_namespace_and_name(text):
     with pytest.raises(ValueError, match="NAMESPACE/NAME"):
