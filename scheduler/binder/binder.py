@@ -119,6 +119,10 @@ class Binder:
         """Binds under way."""
         return len(self._chains)
 
+    def deadline(self) -> float:
+        """When a bind that is asked for now has to be over."""
+        return self._clock.monotonic() + self._settings.budget_seconds
+
     def chain(self, pod_uid: str) -> Chain | None:
         """The bind under way for a pod."""
         return self._chains.get(pod_uid)
@@ -130,6 +134,7 @@ class Binder:
         claims: Sequence[PodClaim],
         allocations: Mapping[str, AllocationResult],
         recheck: Callable[[], Status | None] | None = None,
+        deadline: float | None = None,
     ) -> Chain:
         """Hold what was decided and begin to write it. Synchronous: the next decision already sees it.
 
@@ -139,6 +144,7 @@ class Binder:
             claims: all claims of the pod, as the decision saw them.
             allocations: claim UID -> allocation, for the claims that have none yet.
             recheck: asked once more right before the Binding; a status that is no success stops it.
+            deadline: when the caller stops waiting, on the clock; None: a whole budget from now.
         """
         uid = pod.metadata.uid
         if uid in self._chains:
@@ -147,7 +153,7 @@ class Binder:
             uid, {c.uid: (c.claim, allocations[c.uid]) for c in claims if c.uid in allocations}
         )
         self._cache.assume_pod(pod, node_name)
-        chain = Chain(pod, node_name, self._clock.monotonic() + self._settings.budget_seconds)
+        chain = Chain(pod, node_name, self.deadline() if deadline is None else deadline)
         chain.task = asyncio.create_task(
             self._run(chain, claims, allocations, recheck), name=f"bind {pod.key}"
         )

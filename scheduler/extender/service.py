@@ -301,6 +301,9 @@ class ExtenderService:
 
     async def bind(self, args: BindArgs) -> BindOutcome:
         """Give the pod its devices on this node and bind it; a repeated call joins the one under way."""
+        deadline = (
+            self._binder.deadline()
+        )  # reading and searching are part of what the caller waits for
         joined = await self._join(args)
         if joined is not None:
             return joined
@@ -311,9 +314,9 @@ class ExtenderService:
         if joined is not None:
             return joined
         try:
-            started = self._start(pod, args.node, cycle.pre_filter, cycle.filter_node)
+            started = self._start(pod, args.node, cycle.pre_filter, cycle.filter_node, deadline)
         except SlowSearchError:
-            started = await self._start_slowly(pod, args)
+            started = await self._start_slowly(pod, args, deadline)
         if isinstance(started, BindOutcome):
             return started
         if self._wakeup is not None:
@@ -336,7 +339,7 @@ class ExtenderService:
             return _BOUND_ELSEWHERE
         return await self._binder.wait(chain)
 
-    async def _start_slowly(self, pod: Pod, args: BindArgs) -> Chain | BindOutcome:
+    async def _start_slowly(self, pod: Pod, args: BindArgs, deadline: float) -> Chain | BindOutcome:
         """As `_start`, by the engine's memory: the plain search would hold up the loop each time."""
 
         def start() -> Chain | BindOutcome:
@@ -348,15 +351,21 @@ class ExtenderService:
                 args.node,
                 lambda pod, cache, _: self._engine.pre_filter(pod, cache),
                 self._engine.filter_node,
+                deadline,
             )
 
         try:
-            return await self._patiently(start, self._deadline())
+            return await self._patiently(start, min(self._deadline(), deadline))
         except ServiceError as problem:
             return _outcome(problem.status)
 
     def _start(
-        self, pod: Pod, node_name: str, pre_filter: PreFilter, filter_node: FilterNode
+        self,
+        pod: Pod,
+        node_name: str,
+        pre_filter: PreFilter,
+        filter_node: FilterNode,
+        deadline: float,
     ) -> Chain | BindOutcome:
         """Decide on the current state and hold the devices, with no await between; the filter's answer is not trusted."""
         self._remembered.pop(pod.metadata.uid, None)
@@ -378,7 +387,9 @@ class ExtenderService:
                 return None
             return error(Reason(kind=ReasonKind.NO_NODES, message="the node is gone"))
 
-        return self._binder.start(state.pod, node_name, state.claims, verdict.allocations, recheck)
+        return self._binder.start(
+            state.pod, node_name, state.claims, verdict.allocations, recheck, deadline
+        )
 
     async def _newest_pod(self, args: BindArgs) -> Pod | BindOutcome:
         """The pod as the cache has it, or as the API server has it if the watch is behind; or what ends the call."""

@@ -10,6 +10,7 @@ import pytest
 
 from scheduler.client import UnavailableError
 from scheduler.clock import SystemClock
+from scheduler.config import BindSettings
 from scheduler.extender import service as service_module
 from scheduler.extender.holds import HOLD_SECONDS, Holds
 from scheduler.extender.wakeup import WakeUp
@@ -361,4 +362,31 @@ async def test_filter_of_a_pod_that_is_gone_writes_nothing(here: World) -> None:
     assert not response.json()["NodeNames"]
     await here.settled()
     assert (await here.get(claims_path("c")))["status"]["allocation"]
+    assert here.client.writes == []
+
+
+async def test_reading_the_pod_is_part_of_the_time_for_its_bind(
+    here: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or we would bind it after kube-scheduler has given up, which then calls a bound pod unscheduled."""
+    extender = Extender(here)
+    await here.pod("p")
+    pod = await here.known_pod("p")
+    here.binder = extender.service._binder = here.make_binder(BindSettings(budget_seconds=0.2))
+    read = here.client.get
+
+    async def slow(path: str, query: Any = None) -> bytes:
+        await asyncio.sleep(0.3)
+        return await read(path, query)
+
+    monkeypatch.setattr(here.client, "get", slow)
+    monkeypatch.setattr(here.cache, "pod", lambda _uid: None)
+    body = {
+        "PodName": "p",
+        "PodNamespace": "default",
+        "PodUID": pod.metadata.uid,
+        "Node": "node-1",
+    }
+    answer = (await extender.post("bind", body)).json()["Error"]
+    assert "in time" in answer
     assert here.client.writes == []
