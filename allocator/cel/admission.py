@@ -15,6 +15,7 @@ from allocator.cel.estimate import estimate
 from allocator.cel.parser import parse
 from allocator.cel.program import Program, check_derived_type, check_selector_type
 from allocator.cel.types import Environment
+from allocator.cel.values import Stopped
 from allocator.errors import CelCompileError
 from allocator.features import Features
 
@@ -76,6 +77,8 @@ def check_new_expression(
         cost = estimate(ast.root).high
     except CelCompileError as error:
         return NewExpression(Verdict.COMPILE_ERROR, error.message)
+    except Stopped as stopped:
+        return NewExpression(Verdict.COMPILE_ERROR, str(stopped))
     except RecursionError:
         return NewExpression(
             Verdict.COMPILE_ERROR, "compilation failed: expression nests too deeply"

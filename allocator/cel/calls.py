@@ -7,7 +7,7 @@ from allocator.cel.code import METER, Code, Env, Run
 from allocator.cel.cost import FAILED, RULES_ON_RESULTS, CostRule
 from allocator.cel.operators import equal
 from allocator.cel.regex import Regex
-from allocator.cel.values import Semver, UInt, map_key
+from allocator.cel.values import Semver, Stopped, UInt, map_key, native
 from allocator.errors import CelRuntimeError
 
 Method = Callable[..., object]
@@ -72,7 +72,9 @@ def counted(method: Method, runs: Sequence[Run], rule: CostRule, *, in_order: bo
 def regex_method(function: str, regex: Regex) -> Method:
     """The function with its pattern compiled."""
 
-    def method(text: Any, _pattern: Any, limit: Any = -1) -> object:
+    def method(value: Any, _pattern: Any, limit: Any = -1) -> object:
+        # Behind a pattern that is known already, upstream takes anything that holds a text.
+        text = native(value)
         if text.__class__ is not str or limit.__class__ is not int:
             raise CelRuntimeError("no such overload")
         if function == "matches":
@@ -88,7 +90,9 @@ def regex_search(text: Run, search: Callable[[str], bool]) -> Run:
     def run(env: Env) -> bool:
         value = text(env)
         if value.__class__ is not str:
-            raise CelRuntimeError("no such overload")
+            value = native(value)
+            if value.__class__ is not str:
+                raise CelRuntimeError("no such overload")
         return search(value)
 
     return run
@@ -124,7 +128,7 @@ def in_set(left: Run, elements: Sequence[Any]) -> Run:
         if cls is str:
             return value in texts
         if cls is Semver or cls is bytes:
-            raise CelRuntimeError("internal error: runtime error: hash of unhashable type")
+            raise Stopped("internal error: runtime error: hash of unhashable type")
         return map_key(value) in marks
 
     return run

@@ -211,7 +211,7 @@ class Compiler:
         function = node.function
         if function in _CONVERSIONS and len(args) == 1 and args[0].is_constant:
             return self.fold(function, args[0].value)
-        if function in _REGEX_ARGUMENT and len(args) > 1 and args[1].is_constant:
+        if function in _REGEX_ARGUMENT and len(args) > 1 and args[1].value.__class__ is str:
             return self.regex(node, args)
         method = guarded(node, implementation(function, member=node.target is not None))
         if self.counting:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from allocator.cel.library.formats import NamedFormat
 from allocator.cel.library.network import CIDR, IP
 from allocator.cel.library.urls import URL
-from allocator.cel.values import DomainMap, Optional, QuantityValue, Semver, unmap_key
+from allocator.cel.values import DomainMap, Optional, QuantityValue, Semver, Stopped, unmap_key
 
 LIMIT: Final = 1_000_000
 LIST, MAP = 10, 30
@@ -22,10 +22,6 @@ _MOST_WORK: Final = 2_000_000
 _CONTAINERS: Final = frozenset({list, dict, DomainMap, Optional})
 
 CostRule = Callable[[Sequence[Any], Any], int]
-
-
-class Stopped(Exception):  # noqa: N818  # control flow: passes through `&&` and `||`, which absorb errors
-    """The evaluation ran out of cost or time."""
 
 
 class Meter:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from allocator.cel.bounds import MAX_ELEMENTS, MAX_NAMES, MAX_TEXT
 from allocator.cel.code import Env
-from allocator.cel.values import DomainMap, QuantityValue, Semver
+from allocator.cel.values import DomainMap, QuantityValue, Semver, native, type_name
 from allocator.errors import CelRuntimeError
 from allocator.model.devices import Device, DeviceAttribute
 
@@ -135,21 +135,26 @@ def to_attribute(value: Any) -> DeviceAttribute:
     Raises:
         CelRuntimeError: the result is of another type, or a list of several.
     """
-    field = _SCALAR_FIELDS.get(value.__class__)
+    plain = native(value)
+    field = _SCALAR_FIELDS.get(plain.__class__)
     if field is not None:
-        scalar: dict[str, Any] = {field: value.text if value.__class__ is Semver else value}
+        scalar: dict[str, Any] = {field: plain.text if plain.__class__ is Semver else plain}
         return DeviceAttribute(**scalar)
     if value.__class__ is not list:
-        raise CelRuntimeError(f"unsupported CEL return type: {type(value).__name__}")
+        raise CelRuntimeError(f"unsupported CEL return type: {type_name(value)}")
     if not value:
         return DeviceAttribute(strings=())
-    cls = value[0].__class__
+    elements = [native(element) for element in value]
+    cls = elements[0].__class__
     list_field = _LIST_FIELDS.get(cls)
     if list_field is None:
-        raise CelRuntimeError(f"unsupported list element type: {cls.__name__}")
-    for at, element in enumerate(value):
+        raise CelRuntimeError(f"unsupported list element type: {type_name(value[0])}")
+    for at, element in enumerate(elements):
         if element.__class__ is not cls:
-            raise CelRuntimeError(f"expected list element at index {at} to be {cls.__name__}")
-    elements = tuple(element.text if cls is Semver else element for element in value)
-    fields: dict[str, Any] = {list_field: elements}
+            raise CelRuntimeError(
+                f"expected list element at index {at} to be {type_name(elements[0])}"
+            )
+    fields: dict[str, Any] = {
+        list_field: tuple(element.text if cls is Semver else element for element in elements)
+    }
     return DeviceAttribute(**fields)

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from allocator.cel.code import FIRST_SLOT, METER
 from allocator.cel.compiler import Compiler
-from allocator.cel.cost import Meter, Stopped
+from allocator.cel.cost import Meter
 from allocator.cel.device import DeviceValues
 from allocator.cel.library.convert import to_string
 from allocator.cel.library.formatting import quote
@@ -16,6 +16,7 @@ from allocator.cel.values import (
     Optional,
     QuantityValue,
     Semver,
+    Stopped,
     TypeValue,
     UInt,
     unmap_key,

@@ -105,6 +105,10 @@ def _equal_optional(left: Any, right: Any) -> bool | None:
         return False
     if not left.present or not right.present:
         return left.present is right.present
+    if right.value is None and left.value is not None:
+        # Not as between plain values: strict types refuse the comparison with null here.
+        cls = left.value.__class__
+        return None if cls is QuantityValue or cls is Semver or cls not in _EQUAL else False
     return equal(left.value, right.value)
 
 

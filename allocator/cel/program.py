@@ -10,13 +10,13 @@ from allocator.cel.bounds import cost_bound
 from allocator.cel.checker import check
 from allocator.cel.code import FIRST_SLOT, METER, Run
 from allocator.cel.compiler import Compiler as TreeCompiler
-from allocator.cel.cost import LIMIT, Meter, Stopped
+from allocator.cel.cost import LIMIT, Meter
 from allocator.cel.device import DeviceValues, to_attribute
 from allocator.cel.parser import parse
 from allocator.cel.reads import Read, reads_of
 from allocator.cel.syntax import Ast
 from allocator.cel.types import Environment, Type
-from allocator.cel.values import type_name
+from allocator.cel.values import Stopped, type_name
 from allocator.errors import CelCompileError, CelRuntimeError
 
 _TOO_DEEP_TO_RUN: Final = "expression nests too deeply to be evaluated"
@@ -57,10 +57,7 @@ class Program:
         Raises:
             CelRuntimeError: it fails on this device, its result is no bool, or it costs too much.
         """
-        try:
-            value = self._run(device, deadline)
-        except RecursionError:
-            raise CelRuntimeError(_TOO_DEEP_TO_RUN) from None
+        value = self._run(device, deadline)
         if value is True or value is False:
             return value
         name = type_name(value)
@@ -76,18 +73,20 @@ class Program:
         Raises:
             CelRuntimeError: it fails on this device, its result is no attribute value, or it costs too much.
         """
-        try:
-            return to_attribute(self._run(device, deadline))
-        except RecursionError:
-            raise CelRuntimeError(_TOO_DEEP_TO_RUN) from None
+        return to_attribute(self._run(device, deadline))
 
     def _run(self, device: DeviceValues, deadline: Callable[[], bool] | None) -> Any:
         if device.error is not None:
             raise CelRuntimeError(device.error)
-        if not self._cheap or device.oversized:
-            return _metered(self._counting(), device, Meter(LIMIT, deadline))
-        fast = self._fast
-        return fast.run([*device.env, *fast.slots] if fast.slots else device.env)
+        try:
+            if not self._cheap or device.oversized:
+                return _metered(self._counting(), device, Meter(LIMIT, deadline))
+            fast = self._fast
+            return fast.run([*device.env, *fast.slots] if fast.slots else device.env)
+        except Stopped as stopped:
+            raise CelRuntimeError(str(stopped)) from None
+        except RecursionError:
+            raise CelRuntimeError(_TOO_DEEP_TO_RUN) from None
 
     def _counting(self) -> "_Closures":
         if self._counted is None:
@@ -98,7 +97,9 @@ class Program:
         """What one evaluation costs by upstream's rules, whether or not it fails."""
         meter = Meter(limit)
         if device.error is None:
-            with contextlib.suppress(CelRuntimeError):  # a failed evaluation has a cost too
+            with contextlib.suppress(
+                CelRuntimeError, Stopped
+            ):  # a failed evaluation has a cost too
                 _metered(self._counting(), device, meter)
         return meter.cost
 
@@ -113,10 +114,7 @@ class _Closures(NamedTuple):
 def _metered(closures: _Closures, device: DeviceValues, meter: Meter) -> Any:
     env = [*device.env, *closures.slots]
     env[METER] = meter
-    try:
-        return closures.run(env)
-    except Stopped as stopped:
-        raise CelRuntimeError(str(stopped)) from None
+    return closures.run(env)
 
 
 def _closures(ast: Ast, *, counting: bool) -> _Closures:
@@ -136,6 +134,8 @@ def _guarded(make: Callable[[str], Program], expression: str) -> Program:
         return make(expression)
     except RecursionError:
         raise CelCompileError(_TOO_DEEP) from None
+    except Stopped as stopped:
+        raise CelCompileError(f"program instantiation failed: {stopped}") from None
 
 
 def compile_selector(expression: str) -> Program:

@@ -35,6 +35,10 @@ def check_length(length: int, most: int) -> None:
         raise CelRuntimeError(f"operation cancelled: result of size {length} is too large")
 
 
+class Stopped(Exception):  # noqa: N818  # control flow: passes through `&&` and `||`, which absorb errors
+    """The evaluation ran out of cost or time, or into something that upstream cannot go on after."""
+
+
 class UInt:
     """An unsigned 64-bit integer."""
 
@@ -233,8 +237,8 @@ def map_key(key: object) -> object:
         return key
     if cls is list or cls is dict or cls is QuantityValue or cls is Optional or cls is DomainMap:
         return (cls, _Identity(key))
-    if cls is Semver or cls is bytes:
-        raise CelRuntimeError("internal error: runtime error: hash of unhashable type")
+    if cls is Semver or cls is bytes or getattr(cls, "UNHASHABLE", False):
+        raise Stopped("internal error: runtime error: hash of unhashable type")
     return (cls, key)
 
 
@@ -277,11 +281,11 @@ _ABSENT: Final = object()
 
 
 def _find_other(mapping: dict[Any, Any], key: object) -> tuple[object, bool]:
+    if not mapping:
+        return None, False
     cls = key.__class__
-    if cls is bytes or cls is Semver:
-        if mapping and next(iter(mapping)).__class__ is str:
-            return None, False
-        raise CelRuntimeError("internal error: runtime error: hash of unhashable type")
+    if (cls is bytes or cls is Semver) and next(iter(mapping)).__class__ is str:
+        return None, False
     for candidate in _numeric_keys(key):
         found = mapping.get(candidate, _ABSENT)
         if found is not _ABSENT:
@@ -290,16 +294,14 @@ def _find_other(mapping: dict[Any, Any], key: object) -> tuple[object, bool]:
 
 
 def _numeric_keys(key: Any) -> tuple[object, ...]:
-    """Python keys of the same number in every numeric type."""
+    """Python keys that a number may stand under: its own, and those of other integer types with the same value."""
     cls = key.__class__
-    if cls is float:
-        if key == key and key not in (float("inf"), float("-inf")) and key == int(key):
-            whole = int(key)
-            return ((float, key), whole, UInt(whole))
-        return ((float, key),)
-    if cls is int or cls is UInt:
-        whole = key if cls is int else key.value
-        return (key, UInt(whole) if cls is int else whole, (float, float(whole)))
+    if cls is int:
+        return (key, UInt(key))
+    if cls is UInt:
+        return (key, key.value)
+    if cls is float and abs(key) < 2**64 and key == int(key):
+        return ((float, key), int(key), UInt(int(key)))
     return (map_key(key),)
 
 
@@ -359,6 +361,13 @@ def go_name(value: object) -> str:
 def no_such_overload(function: str, *args: object) -> CelRuntimeError:
     """The error for arguments that a function does not take."""
     return CelRuntimeError(f"no such overload: {function}({', '.join(map(type_name, args))})")
+
+
+def native(value: Any) -> Any:
+    """What upstream's `Value()` gives where it differs: the name of a type, the value of an optional."""
+    while value.__class__ is Optional and value.present:
+        value = value.value
+    return value.name if value.__class__ is TypeValue else value
 
 
 def static_type_name(type_: Type) -> str:

@@ -21,8 +21,6 @@ def size(value: Any) -> int:
     cls = value.__class__
     if cls in _SIZED:
         return len(value)
-    if hasattr(cls, "size"):
-        return value.size  # type: ignore[no-any-return]
     raise no_such_overload("size", value)
 
 

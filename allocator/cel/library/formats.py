@@ -40,6 +40,7 @@ class NamedFormat:
 
     __slots__ = ("name", "regex_size", "validate")
     CEL_NAME: ClassVar = "kubernetes.NamedFormat"
+    UNHASHABLE: ClassVar = True
 
     def __init__(self, name: str, regex_size: int, validate: Callable[[str], list[str]]) -> None:
         self.name = name
