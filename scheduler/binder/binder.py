@@ -73,11 +73,13 @@ class Chain:
         pod: whom.
         node_name: where.
         deadline: on the clock; the caller does not wait longer, and nothing new is begun after it.
+        holds_devices: whether devices are held for it until it ends.
     """
 
     pod: Pod
     node_name: str
     deadline: float
+    holds_devices: bool
     task: "asyncio.Task[BindOutcome]" = field(init=False)
 
 
@@ -153,7 +155,9 @@ class Binder:
             uid, {c.uid: (c.claim, allocations[c.uid]) for c in claims if c.uid in allocations}
         )
         self._cache.assume_pod(pod, node_name)
-        chain = Chain(pod, node_name, self.deadline() if deadline is None else deadline)
+        chain = Chain(
+            pod, node_name, self.deadline() if deadline is None else deadline, bool(allocations)
+        )
         chain.task = asyncio.create_task(
             self._run(chain, claims, allocations, recheck), name=f"bind {pod.key}"
         )

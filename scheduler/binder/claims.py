@@ -6,6 +6,7 @@ at most one of the repetitions commit, and a conflict is settled by reading what
 Source: scheduler-and-claims 1.5, 1.6; reliability 2.1, 2.2.
 """
 
+import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,7 +41,10 @@ from scheduler.model import (
     Pod,
 )
 
+_log: Final = logging.getLogger(__name__)
+
 MAX_CONFLICTS: Final = 5
+MAX_REFUSALS: Final = 10
 FENCE_ANNOTATION: Final = f"{DOMAIN}/fence"
 _BINDING_PERMISSION: Final = "resourceclaims/binding"
 Document = dict[str, Any]
@@ -131,13 +135,15 @@ class ClaimWriter:
     async def release(self, claim: ResourceClaim, pod_uid: str) -> None:
         """Take a pod's reservation back, and the allocation with it if nobody else holds the claim.
 
-        Goes on until it is done, or the claim is gone or another one.
+        Goes on until it is done, or the claim is gone or another one; or until the server has refused it for good: then
+        the claim stays as it is, and the pod's next attempt finds it.
 
         Raises:
             LeaseLostError: this process may not write any more.
         """
         backoff = Backoff(self.clock, self.rng)
-        while True:
+        refusals = 0
+        while refusals < MAX_REFUSALS:
             try:
                 document = await self._read(claim, fresh=True)
             except BindError as problem:
@@ -165,7 +171,13 @@ class ClaimWriter:
                 return
             if answer.status == 404:
                 return
+            refusals += answer.status != 409
             await backoff.pause(answer)
+        _log.error(
+            "claim %s/%s cannot be released, its devices stay taken: the API server refuses",
+            claim.metadata.namespace,
+            claim.metadata.name,
+        )
 
     async def give_back(self, claim: ResourceClaim, pod_uid: str) -> bool:
         """Deallocate a claim that nobody but this (unbound) pod may use, so that it can be allocated elsewhere.

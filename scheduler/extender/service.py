@@ -319,7 +319,7 @@ class ExtenderService:
             started = await self._start_slowly(pod, args, deadline)
         if isinstance(started, BindOutcome):
             return started
-        if self._wakeup is not None:
+        if self._wakeup is not None and started.holds_devices:
             started.task.add_done_callback(self._bind_ended)
         return await self._binder.wait(started)
 

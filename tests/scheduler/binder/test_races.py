@@ -354,6 +354,26 @@ async def test_an_outage_of_hours_ends_no_chain() -> None:
     assert 3000.0 < clock.offset < 15000.0
 
 
+async def test_an_undo_that_is_refused_for_good_ends_and_frees_no_device(here: World) -> None:
+    await here.claim("c")
+    await here.pod("p", "c")
+
+    def refuse(_method: str, path: str, _body: bytes) -> Rejected | None:
+        is_undo = here.client.writes.count(("PUT", claims_path("c", "status"))) > 1
+        if path.endswith("binding") or (path.endswith("c/status") and is_undo):
+            return Rejected(422, "Invalid", "no")
+        return None
+
+    here.client.faults.append(refuse)
+    assert not (await bind(here, "p")).is_bound
+    assert await here.binder.drain(5.0)
+    await here.settled()
+    assert here.cache.in_flight_claims == 0
+    assert here.cache.snapshot().devices.allocated.pools
+    here.client.faults.clear()
+    assert (await bind(here, "p")).is_bound
+
+
 # --- defects ----------------------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ import httpx
 import orjson
 import pytest
 
-from scheduler.client import UnavailableError
+from scheduler.client import Rejected, UnavailableError
 from scheduler.clock import SystemClock
 from scheduler.config import BindSettings
 from scheduler.extender import service as service_module
@@ -317,6 +317,19 @@ async def test_devices_that_a_failed_bind_held_are_told(here: World, waking: Wak
     assert await binding
 
     assert await waking.after(8.0) == 1
+
+
+async def test_a_failed_bind_without_devices_wakes_nobody(here: World, waking: Waking) -> None:
+    extender = Extender(here, wakeup=waking.wakeup)
+    await here.pod("p")
+    waking.wakeup.rejected("pod")
+    here.client.faults.append(
+        lambda _method, path, _body: (
+            Rejected(403, "Forbidden", "no") if path.endswith("binding") else None
+        )
+    )
+    assert await extender.bind("p", "node-1")
+    assert await waking.after(8.0) == 0
 
 
 # --- bodies -----------------------------------------------------------------------------------------------------------
