@@ -45,7 +45,8 @@ def check_record(oracle: Oracle) -> int:
 def check_corpus(oracle: Oracle) -> int:
     """Ask the CEL corpus and the kept differences afresh; returns the number of wrong verdicts in the files."""
     differences = 0
-    files = (fuzz_cel.KEPT.parent / "cel-corpus.jsonl", fuzz_cel.KEPT)
+    folder = fuzz_cel.KEPT.parent
+    files = (folder / "cel-corpus.jsonl", folder / "limits.jsonl", fuzz_cel.KEPT)
     cases = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     for case in cases:
         answer = oracle.ask(case)

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.conformance
 _FOLDER = Path(__file__).parent / "cel"
 _CORPUS = [json.loads(line) for line in (_FOLDER / "cel-corpus.jsonl").read_text().splitlines()]
 _KEPT = [json.loads(line) for line in (_FOLDER / "regressions.jsonl").read_text().splitlines()]
+_LIMITS = [json.loads(line) for line in (_FOLDER / "limits.jsonl").read_text().splitlines()]
 # id -> why we differ; empty is the aim.
 _KNOWN_DIFFERENCES: dict[str, str] = {}
 
@@ -30,6 +31,11 @@ def test_the_corpus_is_whole():
 def test_the_corpus_has_the_same_verdict(case, compiler):
     same = ours(case, compiler)["result"] == case["expected"]
     assert same is (case["id"] not in _KNOWN_DIFFERENCES)
+
+
+@pytest.mark.parametrize("case", _LIMITS, ids=lambda case: case["id"])
+def test_the_cost_limit_is_met_at_the_same_size(case, compiler):
+    assert ours(case, compiler)["result"] == case["expected"]
 
 
 def test_differences_found_once_stay_fixed(compiler):
