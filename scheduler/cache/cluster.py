@@ -90,6 +90,8 @@ class ClusterCache:
         """
         store = self._stores[kind]
         changes = store.replace(cast("Iterable[Any]", objects), resource_version)
+        if kind is Kind.POD:
+            self._forget_vanished()
         self._changed(kind, changes, seen_at=None)
         self._progressed(kind)
 
@@ -380,6 +382,13 @@ class ClusterCache:
             self._node_index.put_pod(new, node_name)
         else:
             self._node_index.remove_pod(uid)
+
+    def _forget_vanished(self) -> None:
+        """Forget assumed pods that a list should have and has not: those never seen go without an event."""
+        for uid, (pod, _) in list(self._assumed_pods.items()):
+            version = version_of(pod.metadata)
+            if self._pods.by_uid(uid) is None and 0 < version <= self._pods.resource_version:
+                self._forget(uid)
 
     def _forget(self, uid: str) -> None:
         self._assumed_pods.pop(uid, None)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from allocator.model.claims import AllocationResult
+from allocator.model.meta import ObjectMeta
 from allocator.outcome import ReasonKind
 from scheduler import cycle
 from scheduler.binder import BindError, BindOutcome, Chain, PodWriter
@@ -16,7 +17,7 @@ from scheduler.client import Rejected, Unknown
 from scheduler.clock import SystemClock
 from scheduler.config import BindSettings
 from scheduler.framework.cycle_state import CycleState, PodClaim
-from scheduler.model import EPOCH_ANNOTATION, FINALIZER, Pod
+from scheduler.model import EPOCH_ANNOTATION, FINALIZER, Kind, Pod
 from tests.scheduler.embedded import CONFLICT, LOST, World, claims_path, pods_path, world
 
 FORBIDDEN = Rejected(403, "Forbidden", "no")
@@ -507,6 +508,19 @@ async def test_what_is_replaced_under_its_name_gets_nothing_of_the_old_one(
     assert not outcome.is_bound
     assert await node_of(here, "p") == ""
     assert await is_clean(here)
+
+
+async def test_a_pod_that_went_while_the_watch_was_broken_is_assumed_no_more(here: World) -> None:
+    """The cache never had it: no event tells that it is gone, only that a later list does not have it."""
+    meta = ObjectMeta(name="q", namespace="default", uid="q", resource_version="999998")
+    pod = Pod(metadata=meta)
+    here.cache.assume_pod(pod, "node-1")
+    pods = list(here.cache.pods())
+    here.cache.replace(Kind.POD, pods, 999_997)
+    assert here.cache.assumed_node("q") == "node-1"
+    here.cache.replace(Kind.POD, pods, 999_999)
+    assert here.cache.assumed_node("q") is None
+    assert here.cache.recount() == []
 
 
 async def test_a_conflict_that_never_ends_is_given_up(here: World) -> None:
