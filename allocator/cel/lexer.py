@@ -58,7 +58,7 @@ def tokenize(text: str) -> list[Token]:
         match = match_at(text, pos)
         if match is None:
             raise SyntaxProblem(
-                pos, f"Syntax error: token recognition error at: {text[pos : pos + 20]!r}"
+                pos, f"Syntax error: token recognition error at: '{_unread(text, pos)}'"
             )
         kind = match.lastgroup or ""
         if kind != "blank":
@@ -69,6 +69,13 @@ def tokenize(text: str) -> list[Token]:
         pos = match.end()
     tokens.append(Token("end", "<EOF>", pos))
     return tokens
+
+
+def _unread(text: str, pos: int) -> str:
+    """What a lexer has read when it finds that it is no token."""
+    if text[pos] in "\"'`":
+        return text[pos : pos + 40]
+    return text[pos : pos + 2] if text[pos] in "=&|" else text[pos]
 
 
 def read_number(token: Token, *, negative: bool) -> object:

@@ -26,7 +26,6 @@ from allocator.cel.values import (
     find,
     go_name,
     map_key,
-    no_such_overload,
     type_name,
     unmap_key,
 )
@@ -242,7 +241,7 @@ def add(left: Any, right: Any) -> object:
             return as_uint(left.value + right.value)
     if cls is Duration or cls is Timestamp:
         return timelib.add(left, right)
-    raise no_such_overload("_+_", left, right)
+    raise CelRuntimeError("no such overload")
 
 
 def subtract(left: Any, right: Any) -> object:
@@ -257,7 +256,7 @@ def subtract(left: Any, right: Any) -> object:
             return as_uint(left.value - right.value)
     if cls is Duration or cls is Timestamp:
         return timelib.subtract(left, right)
-    raise no_such_overload("_-_", left, right)
+    raise CelRuntimeError("no such overload")
 
 
 def multiply(left: Any, right: Any) -> object:
@@ -270,7 +269,7 @@ def multiply(left: Any, right: Any) -> object:
             return left * right
         if cls is UInt:
             return as_uint(left.value * right.value)
-    raise no_such_overload("_*_", left, right)
+    raise CelRuntimeError("no such overload")
 
 
 def divide(left: Any, right: Any) -> object:
@@ -287,7 +286,7 @@ def divide(left: Any, right: Any) -> object:
             if cls is UInt:
                 return UInt(quotient)
             return as_int(quotient if (one < 0) == (other < 0) else -quotient)
-    raise no_such_overload("_/_", left, right)
+    raise CelRuntimeError("no such overload")
 
 
 def _divide_double(left: float, right: float) -> float:
@@ -311,7 +310,7 @@ def modulo(left: Any, right: Any) -> object:
             raise CelRuntimeError(INT_OVERFLOW)
         rest = abs(one) % abs(other)
         return -rest if one < 0 else rest
-    raise no_such_overload("_%_", left, right)
+    raise CelRuntimeError("no such overload")
 
 
 def negate(value: Any) -> object:
@@ -323,7 +322,7 @@ def negate(value: Any) -> object:
         return -value
     if cls is Duration:
         return timelib.negate(value)
-    raise no_such_overload("-_", value)
+    raise CelRuntimeError("no such overload")
 
 
 def logical_not(value: Any) -> bool:
@@ -332,7 +331,7 @@ def logical_not(value: Any) -> bool:
         return False
     if value is False:
         return True
-    raise no_such_overload("!_", value)
+    raise CelRuntimeError("no such overload")
 
 
 # --- membership and selection

@@ -48,6 +48,26 @@ _RESERVED: Final = frozenset(
         "while",
     ]
 )
+_OPERANDS: Final = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"
+_STARTS: Final = frozenset(
+    [
+        "[",
+        "{",
+        "(",
+        ".",
+        "-",
+        "!",
+        "true",
+        "false",
+        "null",
+        "float",
+        "int",
+        "uint",
+        "string",
+        "bytes",
+        "id",
+    ]
+)
 _CONSTANTS: Final = {"true": True, "false": False, "null": None}
 
 
@@ -72,6 +92,8 @@ def parse(text: str) -> Ast:
 
 def describe(text: str, pos: int, message: str) -> str:
     """Format an error as upstream does: place, message, the source line and a pointer."""
+    if pos < 0:
+        return f"ERROR: <input>:-1:0: {message}"
     before = text[:pos]
     line = before.count("\n")
     column = pos - (before.rfind("\n") + 1)
@@ -165,14 +187,36 @@ class _Parser:
             SyntaxProblem: another one stands here.
         """
         if self.token.kind != kind:
-            raise self.unexpected(f", expecting '{kind}'")
+            raise self.missing(kind)
         return self.next()
 
-    def unexpected(self, hint: str = "") -> SyntaxProblem:
-        """The error for a token that cannot stand here."""
+    def missing(self, kind: str) -> SyntaxProblem:
+        """The error for a token that should stand here."""
+        token = self.token
+        if kind in (")", "]") and token.kind == "end":
+            return SyntaxProblem(token.pos, f"Syntax error: missing '{kind}' at '<EOF>'")
+        if kind == "end":
+            last = self.tokens[min(self.at + 1, len(self.tokens) - 1)].kind == "end"
+            return self.problem("extraneous" if last else "mismatched", "<EOF>")
+        if kind == "id":
+            text = "." if token.kind == "end" else f".{token.text[:40]}"
+            return SyntaxProblem(
+                token.pos, f"Syntax error: no viable alternative at input '{text}'"
+            )
+        return self.problem("mismatched", f"'{kind}'")
+
+    def problem(self, what: str, expected: str) -> SyntaxProblem:
+        """The error for a token that is another one than expected."""
+        text = self.token.text[:40]
         return SyntaxProblem(
-            self.token.pos, f"Syntax error: mismatched input '{self.token.text[:40]}'{hint}"
+            self.token.pos, f"Syntax error: {what} input '{text}' expecting {expected}"
         )
+
+    def unexpected(self) -> SyntaxProblem:
+        """The error for a token that starts no operand."""
+        following = self.tokens[min(self.at + 1, len(self.tokens) - 1)].kind
+        what = "extraneous" if self.token.kind != "end" and following in _STARTS else "mismatched"
+        return self.problem(what, _OPERANDS)
 
     @property
     def behind(self) -> int:
@@ -199,7 +243,7 @@ class _Parser:
             SyntaxProblem: it does.
         """
         if max(depths) > MAX_DEPTH:
-            raise SyntaxProblem(self.token.pos, f"expression recursion limit exceeded: {MAX_DEPTH}")
+            raise SyntaxProblem(-1, f"expression recursion limit exceeded: {MAX_DEPTH}")
 
     def close(self) -> _Frame:
         """Leave the inner expression."""
@@ -494,7 +538,7 @@ class _Parser:
         if self.take(close):
             return True
         if not self.take(","):
-            raise self.unexpected(f", expecting '{close}'")
+            raise self.problem("mismatched", f"{{'{close}', ','}}")
         return self.take(close)
 
     def finish_argument(self, argument: Node) -> Node | None:
@@ -545,6 +589,6 @@ def _combine(node: Node, levels: int) -> Node:
     """Set the nesting of a new node from its children."""
     depth = levels + max((child.depth for child in node.children()), default=0)
     if depth > MAX_DEPTH:
-        raise SyntaxProblem(node.pos, "max recursion depth exceeded")
+        raise SyntaxProblem(-1, "max recursion depth exceeded")
     node.depth = depth
     return node

@@ -160,7 +160,7 @@ def check_selector_type(type_: Type, environment: Environment) -> None:
         CelCompileError: another type.
     """
     if type_ not in (types.BOOL, environment.attribute):
-        raise CelCompileError(f"must evaluate to bool or the unknown type, not {type_}")
+        raise CelCompileError(f"must evaluate to bool or the unknown type, not {type_.declared}")
 
 
 def compile_derived(expression: str) -> Program:
@@ -189,7 +189,7 @@ def check_derived_type(type_: Type, *, lists: bool) -> None:
         return
     scalars = "a primitive scalar (string, integer, boolean, semver)"
     raise CelCompileError(
-        f"must evaluate to {scalars}{' or a list of these scalars' if lists else ''}, not {type_}"
+        f"must evaluate to {scalars}{' or a list of these scalars' if lists else ''}, not {type_.declared}"
     )
 
 
@@ -228,7 +228,8 @@ class Compiler:
             if len(self._cache) > self._size:
                 self._cache.popitem(last=False)
         else:
-            self._cache.move_to_end(key)
+            with contextlib.suppress(KeyError):  # another thread has dropped it
+                self._cache.move_to_end(key)
         if isinstance(found, CelCompileError):
             # A fresh one: a raised exception collects tracebacks.
             raise CelCompileError(found.message)

@@ -20,6 +20,15 @@ _LITERAL: Final = re.compile(
     r"(\^)?((?:[A-Za-z0-9 _/:@%=~,;<>&#!\"'-]|\\[.\-/+*?()\[\]{}|^$\\])*)(\$)?", re.ASCII
 )
 _AROUND: Final = re.compile(r"\^?\.\*((?:[A-Za-z0-9 _/:@%=~,;-]|\\[.\-])+)\.\*\$?", re.ASCII)
+# google-re2's words for what is wrong -> Go's.
+_PROBLEMS: Final = {
+    "missing ]": "missing closing ]",
+    "missing )": "missing closing )",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid repetition size": "invalid repeat count",
+}
 _UNESCAPE: Final = re.compile(r"\\(.)")
 
 
@@ -82,6 +91,8 @@ def compile_regex(pattern: str) -> Regex:
     except re2.error as error:
         text = error.args[0] if error.args else "invalid"
         shown = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+        problem, _, part = shown.partition(": ")
+        shown = f"{_PROBLEMS.get(problem, problem)}: `{part}`"
         raise CelRuntimeError(f"error parsing regexp: {shown}") from None
     _refuse(pattern)
     search = compiled.search

@@ -23,13 +23,16 @@ class Type(NamedTuple):
         return self.name or _RUNTIME_NAMES.get(self.kind, self.kind)
 
     def __str__(self) -> str:
-        """Write the type the way upstream's messages do."""
-        if self.kind == "type":
-            return f"type({self.params[0]})" if self.params else "type"
-        name = self.type_name
-        if self.params:
-            return f"{name}({', '.join(map(str, self.params))})"
-        return name
+        """Write the type the way upstream's type checker does."""
+        name = self.name or self.kind
+        return f"{name}({', '.join(map(str, self.params))})" if self.params else name
+
+    @property
+    def declared(self) -> str:
+        """The type as upstream writes it outside the type checker, with the names of messages."""
+        if not self.params:
+            return self.type_name
+        return f"{self.type_name}({', '.join(inner.declared for inner in self.params)})"
 
 
 _RUNTIME_NAMES: Final = {

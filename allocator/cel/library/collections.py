@@ -21,7 +21,7 @@ def size(value: Any) -> int:
     cls = value.__class__
     if cls in _SIZED:
         return len(value)
-    raise no_such_overload("size", value)
+    raise CelRuntimeError("no such overload: size")
 
 
 def _list(name: str, value: Any) -> list[Any]:

@@ -211,7 +211,7 @@ def add(left: Any, right: Any) -> Duration | Timestamp:
         return _duration(left.nanos + right.nanos)
     if {one, other} == {Duration, Timestamp}:
         return _timestamp(left.nanos + right.nanos, (left if one is Timestamp else right).offset)
-    raise no_such_overload("_+_", left, right)
+    raise CelRuntimeError("no such overload")
 
 
 def subtract(left: Any, right: Any) -> Duration | Timestamp:
@@ -221,7 +221,7 @@ def subtract(left: Any, right: Any) -> Duration | Timestamp:
         return _duration(left.nanos - right.nanos)
     if one is Timestamp and other is Duration:
         return _timestamp(left.nanos - right.nanos, left.offset)
-    raise no_such_overload("_-_", left, right)
+    raise CelRuntimeError("no such overload")
 
 
 def negate(value: Duration) -> Duration:
