@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Final
 
-from allocator.cel import compile_derived
 from allocator.features import Features
 from scheduler.validation import formats
 from scheduler.validation.common import (
@@ -136,7 +135,7 @@ def _check_derived(
         name = attribute["name"].text
         if name and not formats.fully_qualified_name(name) and name not in compared:
             attribute["name"].report(rule, "no constraint of this request compares it")
-        check_expression(attribute["expression"], rule, features, compile_derived)
+        check_expression(attribute["expression"], rule, features, derived=True)
 
 
 def _check_admin_access(place: Cursor, namespace: str, namespaces: Namespaces | None) -> None:

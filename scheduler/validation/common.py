@@ -3,10 +3,8 @@
 from collections.abc import Callable
 from typing import Final
 
-from allocator.cel import Program, compile_selector
-from allocator.cel.syntax import Call, Select
-from allocator.errors import CelCompileError
-from allocator.features import Features
+from allocator.cel import Verdict, check_new_expression
+from allocator.features import LATEST_VERSION, Features
 from scheduler.api.numbers import encode_tree
 from scheduler.validation import formats
 from scheduler.validation.cursor import Cursor
@@ -153,46 +151,25 @@ def check_skip_node_operations(operations: Cursor) -> None:
 
 
 def check_expression(
-    expression: Cursor,
-    rule: str,
-    features: Features,
-    compile_: Callable[[str], Program] = compile_selector,
+    expression: Cursor, rule: str, features: Features, *, derived: bool = False
 ) -> None:
-    """Check length and syntax of a CEL expression, and that it uses nothing of a disabled feature.
+    """Check a CEL expression as the API server of the newest release does when it is new.
 
-    Differs from upstream: its environment for new expressions also types attribute values more strictly while
-    DRAListTypeAttributes is off, and estimates the cost; here the environment of stored expressions decides.
+    That is its length, its types in the environment that the gates leave, and the cost it may have at most.
     """
     if not expression.text:
         expression.report(rule, "is required")
         return
-    if len(expression.text.encode()) > MAX_EXPRESSION_BYTES:
-        expression.report(rule, f"must have at most {MAX_EXPRESSION_BYTES} bytes")
-        return
-    try:
-        program = compile_(expression.text)
-    except CelCompileError as error:
-        expression.report(rule, f"does not compile: {error.message}")
-        return
-    for name, gate, enabled in (
-        ("includes", "DRAListTypeAttributes", features.list_type_attributes),
-        ("allowMultipleAllocations", "DRAConsumableCapacity", features.consumable_capacity),
-    ):
-        if not enabled and _uses(program, name):
-            expression.report(rule, f"does not compile: {name} needs feature gate {gate}")
-
-
-def _uses(program: Program, name: str) -> bool:
-    """Whether an expression calls a function, or reads a field, of this name."""
-    nodes = [program.ast.root]
-    while nodes:
-        node = nodes.pop()
-        if (isinstance(node, Call) and node.function == name) or (
-            isinstance(node, Select) and node.field == name
-        ):
-            return True
-        nodes.extend(node.children())
-    return False
+    answer = check_new_expression(expression.text, features, LATEST_VERSION, derived=derived)
+    match answer.verdict:
+        case Verdict.OK:
+            pass
+        case Verdict.TOO_LONG:
+            expression.report(rule, f"must have at most {MAX_EXPRESSION_BYTES} bytes")
+        case Verdict.TOO_EXPENSIVE:
+            expression.report(rule, answer.message)
+        case Verdict.COMPILE_ERROR:
+            expression.report(rule, f"does not compile: {answer.message}")
 
 
 def check_selectors(selectors: Cursor, features: Features) -> None:
