@@ -226,14 +226,21 @@ def _result_size(_args: Sequence[Any], result: Any) -> int:
 
 
 def _flatten(args: Sequence[Any], _result: Any) -> int:
-    depth = float(args[1]) if len(args) == 2 and args[1].__class__ is int else 1.0
+    depth = 1.0
+    if len(args) == 2:
+        if args[1].__class__ is not int:
+            raise Stopped("internal error: interface conversion: the depth is not types.Int")
+        depth = float(args[1])
     return _allocating(depth, size_of(args[0]))
 
 
 def _self_compare(value: Any) -> int:
-    size = size_of(value)
+    """The square of a list. Upstream's rule cannot take anything else, and ends the evaluation over it."""
+    if value.__class__ is not list:
+        raise Stopped("internal error: interface conversion: the argument is not traits.Lister")
+    size = len(value)
     factor = 2.0
-    if value.__class__ is list and value and value[0].__class__ in (str, bytes):
+    if value and value[0].__class__ in (str, bytes):
         factor += _TRAVERSAL
     return _allocating(factor, size * size)
 

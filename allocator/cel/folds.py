@@ -6,7 +6,7 @@ with one element 10; constants and the accumulator as a branch of `?:` nothing.
 Source: cel-go interpreter/interpretable.go (evalFold), parser/macro.go.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from allocator.cel.code import METER, Env, Run
@@ -167,20 +167,22 @@ def _counted_quantifier(loop: Loop, predicate: Run, *, wanted: bool) -> Run:
 
 def exists_one(loop: Loop, predicate: Run) -> Run:
     """`exists_one`: no error is absorbed."""
-    counting = loop.counting
 
     def run(env: Env) -> bool:
         count = 0
         for _ in loop.rounds(env):
             if _holds(predicate(env)):
                 count += 1
-                if counting:
-                    env[METER].charge(2)
-        if counting:
-            env[METER].charge(2)
         return count == 1
 
-    return run
+    if not loop.counting:
+        return run
+
+    def note(env: Env, found: list[Any]) -> None:
+        found.append(None)
+
+    counted = _counted(loop, predicate, note, list, cost=2, result_cost=2)
+    return lambda env: len(counted(env)) == 1
 
 
 def _holds(value: Any) -> bool:
@@ -189,23 +191,67 @@ def _holds(value: Any) -> bool:
     raise CelRuntimeError("no such overload")
 
 
-def mapped(loop: Loop, predicate: Run | None, transform: Run, cost: int) -> Run:
-    """`map` and `transformList`, with or without predicate."""
-    counting = loop.counting
+def _counted(
+    loop: Loop,
+    predicate: Run | None,
+    step: Callable[[Env, Any], None],
+    make: Callable[[], Any],
+    *,
+    cost: int,
+    result_cost: int = 1,
+    failed_cost: int | None = None,
+) -> Run:
+    """A loop that makes something, with upstream's costs: it goes on after an error, which stays its result.
 
-    def run(env: Env) -> list[Any]:
-        made: list[Any] = []
+    Args:
+        loop: what is iterated over.
+        predicate: which rounds count; None for all.
+        step: adds a round's part to what is made.
+        make: makes an empty result.
+        cost: what a round costs that counts.
+        result_cost: what reading the result costs.
+        failed_cost: what a round costs behind an error, if the step is not evaluated then.
+    """
+
+    def run(env: Env) -> Any:
+        made = make()
+        failure: CelRuntimeError | None = None
+        charge = env[METER].charge
         for _ in loop.rounds(env):
-            if predicate is not None and not _holds(predicate(env)):
+            try:
+                if predicate is not None and not _holds(predicate(env)):
+                    continue
+            except CelRuntimeError as error:
+                failure = failure or error
                 continue
-            made.append(transform(env))
-            if counting:
-                env[METER].charge(cost)
-        if counting:
-            env[METER].charge(1)
+            if failure is not None and failed_cost is not None:
+                charge(failed_cost)
+                continue
+            try:
+                step(env, made)
+            except CelRuntimeError as error:
+                failure = failure or error
+            charge(cost)
+        charge(result_cost)
+        if failure is not None:
+            raise failure
         return made
 
     return run
+
+
+def mapped(loop: Loop, predicate: Run | None, transform: Run, cost: int) -> Run:
+    """`map` and `transformList`, with or without predicate."""
+
+    def run(env: Env) -> list[Any]:
+        return [
+            transform(env) for _ in loop.rounds(env) if predicate is None or _holds(predicate(env))
+        ]
+
+    def step(env: Env, made: list[Any]) -> None:
+        made.append(transform(env))
+
+    return _counted(loop, predicate, step, list, cost=cost) if loop.counting else run
 
 
 _FILTER_COST: Final = 13
@@ -214,46 +260,40 @@ _FILTER_COST: Final = 13
 def filtered(loop: Loop, predicate: Run) -> Run:
     """`filter`."""
     at = loop.at
-    counting = loop.counting
 
     def run(env: Env) -> list[Any]:
-        made: list[Any] = []
-        for _ in loop.rounds(env):
-            # The predicate may hold a macro with a variable of the same name, but that has a place of its own.
-            if _holds(predicate(env)):
-                made.append(env[at])
-                if counting:
-                    env[METER].charge(_FILTER_COST)
-        if counting:
-            env[METER].charge(1)
-        return made
+        # The predicate may hold a macro with a variable of the same name, but that has a place of its own.
+        return [env[at] for _ in loop.rounds(env) if _holds(predicate(env))]
 
-    return run
+    def step(env: Env, made: list[Any]) -> None:
+        made.append(env[at])
+
+    return _counted(loop, predicate, step, list, cost=_FILTER_COST) if loop.counting else run
 
 
 def transformed_map(loop: Loop, predicate: Run | None, transform: Run, *, whole: bool) -> Run:
     """`transformMap`, and `transformMapEntry` (`whole`) whose transform makes maps to be merged."""
-    counting = loop.counting
     at = loop.at
-    cost = 2 if whole else 3
+
+    def step(env: Env, made: dict[object, object]) -> None:
+        value = transform(env)
+        if not whole:
+            insert(made, env[at], value)
+        elif value.__class__ is dict or value.__class__ is DomainMap:
+            for key, member in value.items():
+                insert(made, unmap_key(key), member)
+        else:
+            raise CelRuntimeError("no such overload: cel.@mapInsert")
 
     def run(env: Env) -> dict[object, object]:
         made: dict[object, object] = {}
         for _ in loop.rounds(env):
-            if predicate is not None and not _holds(predicate(env)):
-                continue
-            value = transform(env)
-            if not whole:
-                insert(made, env[at], value)
-            elif value.__class__ is dict or value.__class__ is DomainMap:
-                for key, member in value.items():
-                    insert(made, unmap_key(key), member)
-            else:
-                raise CelRuntimeError("no such overload: cel.@mapInsert")
-            if counting:
-                env[METER].charge(cost)
-        if counting:
-            env[METER].charge(1)
+            if predicate is None or _holds(predicate(env)):
+                step(env, made)
         return made
 
-    return run
+    if not loop.counting:
+        return run
+    if whole:
+        return _counted(loop, predicate, step, dict, cost=2)
+    return _counted(loop, predicate, step, dict, cost=3, failed_cost=1)

@@ -96,6 +96,13 @@ ERRORS = [
     (f"cel.bind(x, {A}.nope, true)", True),
     (f"cel.bind(x, {A}.nope, x == 1 || true)", True),
     (f"{A}.count.exists(x, true)", ERROR),
+    # Upstream's cost rules of these need a list, and end the evaluation over anything else.
+    ("[1 / 0].sort() == [1] || true", ERROR),
+    ("[1 / 0].distinct() == [1] || true", ERROR),
+    ("[1].sortBy(x, x / 0) == [1] || true", ERROR),
+    ("[[1]].flatten(1 / 0) == [1] || true", ERROR),
+    ("[1 / 0].reverse() == [1] || true", True),
+    (f'{A}.v in ["1.10.0"] || true', ERROR),
     ("9223372036854775807 + 1 > 0", ERROR),
     ("1 / 0 == 0", ERROR),
     ("1 % 0 == 0", ERROR),
