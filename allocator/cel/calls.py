@@ -28,21 +28,6 @@ def plain(method: Method, args: Sequence[Code]) -> Run:
     return lambda env: method(*[run(env) for run in runs])
 
 
-def crashing(run: Run) -> Run:
-    """An argument whose failure upstream does not survive: `||` and `&&` do not absorb it.
-
-    Differs from what one expects: an ordinary error would be absorbed (google/cel-go ext/lists.go casts without a check).
-    """
-
-    def crash(env: Env) -> object:
-        try:
-            return run(env)
-        except CelRuntimeError as error:
-            raise Stopped(f"internal error: not a list: {error.message}") from None
-
-    return crash
-
-
 def counted(method: Method, runs: Sequence[Run], rule: CostRule, *, in_order: bool = False) -> Run:
     """Call a function and charge for it.
 

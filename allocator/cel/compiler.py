@@ -64,8 +64,6 @@ _ONE_BINDING: Final = frozenset(
         "@sortByAssociatedKeys",
     }
 )
-# Functions that upstream calls with whatever an argument gave, errors too, when types left one overload; they crash.
-_UNGUARDED: Final = frozenset({"distinct", "sort", "@sortByAssociatedKeys"})
 _REGEX_ARGUMENT: Final = frozenset({"matches", "find", "findAll"})
 _SET_ELEMENTS: Final = frozenset({bool, int, UInt, float, str})
 
@@ -216,8 +214,6 @@ class Compiler:
         if function in _REGEX_ARGUMENT and len(args) > 1 and args[1].value.__class__ is str:
             return self.regex(node, args)
         method = guarded(node, implementation(function, member=node.target is not None))
-        if function in _UNGUARDED and len(node.overloads) == 1:
-            args = [arg if arg.is_constant else Code(calls.crashing(arg.run)) for arg in args]
         if self.counting:
             runs = [arg.run for arg in args]
             rule = rule_for(function, node.overloads)

@@ -10,15 +10,7 @@ from typing import Any, Final
 from allocator.cel import operators
 from allocator.cel.library.text import index_of, last_index_of
 from allocator.cel.operators import compare, equal
-from allocator.cel.values import (
-    DomainMap,
-    Duration,
-    Stopped,
-    UInt,
-    find,
-    map_key,
-    no_such_overload,
-)
+from allocator.cel.values import DomainMap, Duration, UInt, find, map_key, no_such_overload
 from allocator.errors import CelRuntimeError
 
 _SIZED: Final = frozenset({str, bytes, list, dict, DomainMap})
@@ -155,9 +147,7 @@ def _reverse(value: Any) -> list[Any]:
 def _distinct(value: Any) -> list[Any]:
     unique: list[Any] = []
     seen: set[Any] = set()
-    if value.__class__ is not list:
-        raise Stopped("internal error: distinct() of something that is no list")
-    for element in value:
+    for element in _list("distinct", value):
         cls = element.__class__
         if cls is str or cls is bool:
             mark = (cls, element)
