@@ -1,14 +1,22 @@
 """What the allocator and the command line use: programs, their reads, the cache, explanations, derived attributes."""
 
+import json
+from pathlib import Path
+
+import msgspec
 import pytest
 
-from allocator.cel import Compiler, Read, compile_derived, compile_selector, explain
+from allocator.cel import Compiler, Read, compile_derived, compile_selector, explain, prepare_device
 from allocator.errors import CelCompileError, CelRuntimeError
-from allocator.model.devices import DeviceAttribute
+from allocator.model.devices import Device, DeviceAttribute
+from allocator.model.hooks import dec_hook
 from tests.allocator.cel.evaluation import device
 
 A = 'device.attributes["d.example.com"]'
 C = 'device.capacity["d.example.com"]'
+
+
+CORPUS = Path(__file__).parents[2] / "conformance" / "cel" / "cel-corpus.jsonl"
 
 
 def attribute(name, domain="d.example.com"):
@@ -42,6 +50,54 @@ READS = [
 def test_a_program_knows_what_it_reads(expression, reads):
     found = compile_selector(expression).reads
     assert found == (None if reads is None else frozenset(reads))
+
+
+def _reduced(body, reads):
+    """The device without everything that is not among the reads, and with the flag turned round."""
+    driver = body["driver"]
+
+    def kept(kind, entries):
+        return {
+            name: value
+            for name, value in (entries or {}).items()
+            if Read(kind, *(name.split("/", 1) if "/" in name else (driver, name))) in reads
+        }
+
+    flag = body.get("allowMultipleAllocations", False)
+    return {
+        "attributes": kept("attribute", body.get("attributes")),
+        "capacity": kept("capacity", body.get("capacity")),
+        "allowMultipleAllocations": flag if Read("allowMultipleAllocations") in reads else not flag,
+    }
+
+
+def _verdict(program, driver, body):
+    values = prepare_device(
+        driver, msgspec.convert({"name": "d", **body}, Device, dec_hook=dec_hook)
+    )
+    try:
+        return program.evaluate(values)
+    except CelRuntimeError:
+        return None
+
+
+def test_what_a_program_does_not_read_does_not_matter():
+    wrong, compared = [], 0
+    for line in CORPUS.read_text().splitlines():
+        case = json.loads(line)
+        body = {name: value for name, value in case["device"].items() if name != "driver"}
+        driver = case["device"]["driver"]
+        if case["expected"] not in ("true", "false") or case["kind"] == "cost":
+            continue
+        program = compile_selector(case["expr"])
+        if program.reads is None:
+            continue
+        compared += 1
+        smaller = _reduced(case["device"], program.reads)
+        if _verdict(program, driver, body) != _verdict(program, driver, smaller):
+            wrong.append(case["id"])
+    assert wrong == []
+    assert compared > 300
 
 
 def test_the_cache_returns_the_same_program_and_forgets_the_oldest():
