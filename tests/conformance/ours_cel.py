@@ -3,10 +3,14 @@
 import msgspec
 
 from allocator.cel import Compiler, DeviceValues, prepare_device
+from allocator.cel.admission import check_new_expression
 from allocator.errors import CelCompileError, CelError
+from allocator.features import Features
 from allocator.model.devices import Device
 from allocator.model.hooks import dec_hook
 from tests.conformance.objects import Json
+
+_NEWEST = Features.for_version("1.37")
 
 
 def _values(question: Json) -> DeviceValues:
@@ -14,6 +18,14 @@ def _values(question: Json) -> DeviceValues:
     driver = body.pop("driver", "")
     device = msgspec.convert({"name": "d", **body}, Device, dec_hook=dec_hook)
     return prepare_device(driver, device)
+
+
+def admission(question: Json) -> tuple[str, int]:
+    """What the API server says to it as a new expression, and the estimate of its cost."""
+    said = check_new_expression(
+        question["expr"], _NEWEST, "1.37", derived=bool(question.get("derived"))
+    )
+    return str(said.verdict), said.cost
 
 
 def cost(question: Json, compiler: Compiler) -> int:

@@ -40,10 +40,11 @@ type celVerdict struct {
 type celAnswer struct {
 	ID string `json:"id"`
 	celVerdict
-	Verdicts  []celVerdict `json:"verdicts,omitempty"`
-	MaxCost   *uint64      `json:"maxCost,omitempty"`
-	Admission string       `json:"admission,omitempty"`
-	Version   string       `json:"version"`
+	Verdicts      []celVerdict `json:"verdicts,omitempty"`
+	MaxCost       *uint64      `json:"maxCost,omitempty"`
+	Admission     string       `json:"admission,omitempty"`
+	AdmissionCost uint64       `json:"admissionCost,omitempty"`
+	Version       string       `json:"version"`
 }
 
 func answerCEL(line []byte) any {
@@ -60,7 +61,7 @@ func answerCEL(line []byte) any {
 		answer.MaxCost = &compiled.MaxCost
 	}
 	if question.Admission {
-		answer.Admission = admission(question.Expr, question.Derived)
+		answer.Admission, answer.AdmissionCost = admission(question.Expr, question.Derived)
 	}
 	if question.Device != nil {
 		answer.celVerdict = verdict(&compiled, question.Device, question.Derived)
@@ -114,18 +115,19 @@ func verdict(compiled *cel.CompilationResult, device *celDevice, derived bool) (
 }
 
 // admission is what an API server of this release at default gates says to a new expression.
-func admission(expression string, derived bool) string {
+// The cost is the estimate for the worst case, 0 for an expression that does not compile.
+func admission(expression string, derived bool) (string, uint64) {
 	if len(expression) > resourceapi.CELSelectorExpressionMaxLength {
-		return "too_long"
+		return "too_long", 0
 	}
 	envType := environment.NewExpressions
 	compiled := cel.GetCompiler(cel.Features{EnableConsumableCapacity: true}).
 		CompileCELExpression(expression, cel.Options{EnvType: &envType, DerivedAttribute: derived})
 	switch {
 	case compiled.Error != nil:
-		return "compile_error"
+		return "compile_error", 0
 	case compiled.MaxCost > resourceapi.CELSelectorExpressionMaxCost:
-		return "too_expensive"
+		return "too_expensive", compiled.MaxCost
 	}
-	return "ok"
+	return "ok", compiled.MaxCost
 }
