@@ -1,4 +1,4 @@
-"""Do the tests notice? Breaks the allocator in one place at a time: `python -m tests.conformance.mutations`.
+"""Do the tests notice? Breaks the allocator in one place at a time: `python -m tests.conformance.mutations [TESTS...]`.
 
 Each mutation is one text replacement in a copy of the tree; `pytest -x` over the allocator's tests and the recorded cases
 has to fail within 30 seconds of CPU time. Prints a table; exit code 1 when a mutation survives.
@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -103,11 +104,11 @@ def _limit_cpu() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
 
 
-def _run(tree: Path) -> tuple[int, float]:
+def _run(tree: Path, tests: Sequence[str]) -> tuple[int, float]:
     """Run the tests in a tree: exit code, and CPU seconds (wall time says more about the machine than about the tests)."""
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "pytest", "-x", "-q", *_TESTS]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", *tests]
     done = subprocess.run(
         command, cwd=tree, env=environment, capture_output=True, check=False, preexec_fn=_limit_cpu
     )
@@ -115,7 +116,7 @@ def _run(tree: Path) -> tuple[int, float]:
     return done.returncode, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def main() -> int:
+def main(tests: Sequence[str]) -> int:
     survived = []
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder)
@@ -127,7 +128,7 @@ def main() -> int:
                 )
             else:
                 shutil.copy(source, tree / name)
-        code, seconds = _run(tree)
+        code, seconds = _run(tree, tests)
         if code:
             print(f"the tests fail without any mutation (exit code {code}, {seconds:.1f} s)")
             return 1
@@ -142,7 +143,7 @@ def main() -> int:
                 survived.append(mutation.what)
                 continue
             path.write_text(text.replace(mutation.old, mutation.new))
-            code, seconds = _run(tree)
+            code, seconds = _run(tree, tests)
             path.write_text(text)
             verdict = _VERDICTS.get(code, f"tests did not run (exit code {code})")
             print(f"{mutation.what:<64} {seconds:6.1f} s  {verdict}", flush=True)
@@ -153,4 +154,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:] or _TESTS))
