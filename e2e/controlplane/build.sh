@@ -23,6 +23,10 @@ cache="${DRA_CONTROLPLANE_CACHE:-$HOME/.cache/dra-scheduler}"
 binary="$cache/controlplane-$version-$hash"
 
 if [ ! -x "$binary" ]; then
+	if ! command -v go >/dev/null; then
+		echo "build.sh: Go 1.26 or newer is needed to build the control plane" >&2
+		exit 2
+	fi
 	mkdir -p "$cache"
 	minor="${version#*.}"
 	minor="${minor%%.*}"
