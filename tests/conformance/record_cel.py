@@ -1,4 +1,4 @@
-"""Upstream's verdicts on random CEL pairs, recorded: the generator is the question, one letter the answer.
+"""Upstream's verdicts on random CEL pairs and on corners, recorded: the generator is the question, one letter the answer.
 
 `python -m tests.conformance.record_cel` asks upstream afresh and writes the record (after a change of the generator, or of
 upstream). Pairs on which upstream itself varies are marked `?`.
@@ -8,37 +8,49 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.conformance.cel_corners import DEVICE, expressions
 from tests.conformance.generate_cel import question
 from tests.conformance.objects import Json
 from tests.conformance.upstream import Oracle
 
-RECORD = Path(__file__).parent / "recorded" / "cel-random-1.37.txt"
+_RECORDED = Path(__file__).parent / "recorded"
+RECORDS = {
+    "random": _RECORDED / "cel-random-1.37.txt",
+    "corners": _RECORDED / "cel-corners-1.37.txt",
+}
 SEED = 20261129
 PAIRS = 6_000
 LETTERS = {"true": "t", "false": "f", "runtime_error": "r", "compile_error": "c"}
 _REPEATS = 5
 
 
-def questions(pairs: int = PAIRS) -> Iterator[Json]:
-    """The recorded questions, always the same."""
-    for number in range(pairs):
+def questions(record: str) -> Iterator[Json]:
+    """The questions of a record, always the same."""
+    if record == "corners":
+        for number, text in enumerate(expressions()):
+            yield {"id": f"corner-{number}", "expr": text, "device": DEVICE}
+        return
+    for number in range(PAIRS):
         yield question(random.Random(f"{SEED}/{number}"), f"recorded-{number}")
 
 
-def read() -> str:
+def read(record: str) -> str:
     """One letter a question."""
-    return "".join(RECORD.read_text().split())
+    return "".join(RECORDS[record].read_text().split())
 
 
 def main() -> None:
     """Ask upstream."""
-    letters = []
-    with Oracle("cel") as oracle:
-        for asked in questions():
-            answers = {oracle.ask(asked)["result"] for _ in range(_REPEATS)}
-            letters.append(LETTERS.get(answers.pop(), "v") if len(answers) == 1 else "?")
-    lines = ["".join(letters[start : start + 100]) for start in range(0, len(letters), 100)]
-    RECORD.write_text("\n".join(lines) + "\n")
+    for record, path in RECORDS.items():
+        with Oracle("cel") as oracle:
+            letters = [_letter(oracle, asked) for asked in questions(record)]
+        lines = ["".join(letters[start : start + 100]) for start in range(0, len(letters), 100)]
+        path.write_text("\n".join(lines) + "\n")
+
+
+def _letter(oracle: Oracle, asked: Json) -> str:
+    answers = {oracle.ask(asked)["result"] for _ in range(_REPEATS)}
+    return LETTERS.get(answers.pop(), "v") if len(answers) == 1 else "?"
 
 
 if __name__ == "__main__":
