@@ -473,9 +473,14 @@ class _Check:
         if policy is None:
             return requested <= capacity.value
         if policy.valid_range is not None:
-            least = self._least_in_range(requested, policy.valid_range)
-            highest = policy.valid_range.max
-            is_default = policy.default is not None and least == policy.default.nanos
+            valid = policy.valid_range
+            least = self._least_in_range(requested, valid)
+            highest = valid.max
+            # What stepping computed is never taken for the default, even where it is equal.
+            stepped = valid.step is not None and valid.min is not None and requested >= valid.min
+            is_default = (
+                not stepped and policy.default is not None and least == policy.default.nanos
+            )
             if highest is not None and least > Fraction(highest.nanos) and not is_default:
                 return False
             return least <= capacity.value.nanos
