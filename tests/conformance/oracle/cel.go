@@ -47,9 +47,16 @@ type celAnswer struct {
 	Version       string       `json:"version"`
 }
 
-func answerCEL(line []byte) any {
+func answerCEL(line []byte) (reply any) {
 	var question celQuestion
 	answer := celAnswer{Version: upstreamVersion}
+	// Some expressions crash upstream's compiler, with values that cannot be keys of a map.
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			answer.celVerdict = celVerdict{Result: "panic", Message: fmt.Sprint(recovered)}
+			reply = answer
+		}
+	}()
 	if err := json.Unmarshal(line, &question); err != nil {
 		answer.celVerdict = celVerdict{Result: "bad_question", Message: err.Error()}
 		return answer
