@@ -292,10 +292,12 @@ class Compiler:
                 return constant(False)
             if all(element.__class__ in _SET_ELEMENTS for element in right.value):
                 return Code(calls.in_set(left.run, right.value))
+        made = isinstance(node.args[1], MapNode)
+        method = operators.contains_key if made else operators.contains
         if self.counting:
             rule = rule_for(node.function, node.overloads)
-            return Code(calls.counted(operators.contains, [left.run, right.run], rule))
-        return Code(calls.plain(operators.contains, [left, right]))
+            return Code(calls.counted(method, [left.run, right.run], rule))
+        return Code(calls.plain(method, [left, right]))
 
     def optional_or(self, node: Call) -> Code:
         """`or` and `orValue`, which evaluate their argument only when needed and cost nothing."""

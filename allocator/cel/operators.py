@@ -19,6 +19,7 @@ from allocator.cel.values import (
     Optional,
     QuantityValue,
     Semver,
+    Stopped,
     Timestamp,
     TypeValue,
     UInt,
@@ -347,6 +348,13 @@ def contains(value: Any, container: Any) -> bool:
     if cls is DomainMap:
         return value.__class__ is str and value in container
     raise CelRuntimeError("no such overload")
+
+
+def contains_key(value: Any, container: Any) -> bool:
+    """The `in` operator for a map that the expression itself makes: not every value can be looked up there."""
+    if container.__class__ is dict and (value.__class__ is Semver or value.__class__ is bytes):
+        raise Stopped("internal error: runtime error: hash of unhashable type")
+    return contains(value, container)
 
 
 def shown(value: Any) -> str:
