@@ -445,6 +445,7 @@ def test_the_limit_is_named_when_nothing_else_stood_in_the_way() -> None:
     assert kind(outcome) is ReasonKind.TOO_MANY_DEVICES
 
 
+@pytest.mark.no_cover
 def test_a_costly_selector_is_stopped_within_one_device_and_its_answer_is_not_kept() -> None:
     costly = "lists.range(100000).all(x, x >= 0)"
     cluster = snapshot(many(1))

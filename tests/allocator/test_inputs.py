@@ -247,6 +247,7 @@ def test_eight_hundred_devices_are_used_exactly_once() -> None:
     assert {device_id for one in world.slices for device_id in one.device_ids} == set(ids)
 
 
+@pytest.mark.no_cover
 def test_hostile_claims_stay_inside_the_budget() -> None:
     world = snapshot(
         resource_slice("s", *(device(f"d{index}", x=index % 8) for index in range(120))),

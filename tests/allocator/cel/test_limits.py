@@ -6,7 +6,8 @@ import pytest
 
 from tests.allocator.cel.evaluation import ERROR, REFUSED, ask, device, failure, refusal
 
-SECONDS = 10  # of processor time; each takes less than one on an idle machine
+# CPU time that tells an end from a hang on a slow machine; how fast things are is measured by `make bench`.
+SECONDS = 60
 TEN = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
 
 
@@ -72,6 +73,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.no_cover  # counting every line of a million rounds says nothing and takes minutes
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_expression_ends_soon(name):
     expression, answer = HOSTILE[name]
@@ -84,6 +86,7 @@ def test_the_message_of_the_cost_limit_is_upstreams():
     assert failure(_nested("all", "true", 6)) == "operation cancelled: actual cost limit exceeded"
 
 
+@pytest.mark.no_cover
 def test_the_cost_limit_is_not_absorbed_as_an_error_would_be():
     assert ask(f"{_nested('all', 'true', 6)} || true") == ERROR
     assert ask("lists.range(-1).size() == 0 || true") is True
