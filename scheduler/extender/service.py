@@ -53,6 +53,11 @@ _NAME: Final = re.compile(
 )  # what the API server accepts, near enough
 
 
+# kube-scheduler's PreEnqueue asks about no pod whose claims it does not know. If we do not know them, our watch is behind
+# its own, and the event that would wake the pod has been there: an error brings it back, a refusal would park it.
+_OURS_IS_BEHIND: Final = frozenset({ReasonKind.CLAIM_NOT_FOUND, ReasonKind.CLAIM_NOT_CREATED})
+
+
 @dataclass(frozen=True, slots=True)
 class FilterAnswer:
     """What filter says.
@@ -230,7 +235,7 @@ class ExtenderService:
         return cycle.conclude(verdicts, total=len(names))
 
     def _refused(self, pod: Pod, status: Status, names: Sequence[str], since: int) -> FilterAnswer:
-        if status.code is Code.ERROR:
+        if status.code is Code.ERROR or (status.reason and status.reason.kind in _OURS_IS_BEHIND):
             return FilterAnswer(error=status.message)
         self._note_rejection(pod, since)
         return FilterAnswer(unresolvable=dict.fromkeys(names, status.message))
