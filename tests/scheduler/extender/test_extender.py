@@ -116,6 +116,17 @@ async def test_a_pod_without_claims_passes_with_every_node(here: World) -> None:
     assert await extender.bind("p", "node-1") == ""
 
 
+async def test_a_claim_that_we_do_not_know_yet_is_an_error_and_no_refusal(here: World) -> None:
+    """kube-scheduler knows it, or it would not ask: a refused pod would wait for an event that has been."""
+    extender = Extender(here)
+    await here.pod("p", "c")
+
+    answer = await extender.filter("p", "node-1")
+
+    assert "'c' not found" in answer["Error"]
+    assert not answer["FailedAndUnresolvableNodes"]
+
+
 async def test_a_missing_class_is_named(here: World) -> None:
     extender = Extender(here)
     await here.claim("c")
