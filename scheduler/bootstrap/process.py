@@ -276,22 +276,20 @@ class Process:
 
     def _extender_server(self) -> Server:
         core, settings = self.core, self.core.settings
-        wakeup = None
-        if settings.extender.profile == "fast":
-            wakeup = WakeUp(
-                core.client,
-                core.clock,
-                core.may_write,
-                settings.extender.sentinel_namespace,
-                settings.extender.sentinel_name,
-            )
-            core.cache.subscribe(wakeup.observe)
-            self._start("wake-up", wakeup.run())
-            self._wakeup = wakeup
+        # Profile safe needs it, too: kube-scheduler may see a device freed before we do, and ask too early.
+        wakeup = WakeUp(
+            core.client,
+            core.clock,
+            core.may_write,
+            settings.extender.sentinel_namespace,
+            settings.extender.sentinel_name,
+        )
+        core.cache.subscribe(wakeup.observe)
+        self._start("wake-up", wakeup.run())
+        self._wakeup = wakeup
         holds = None
         if settings.extender.forced_choice:
-            on_expired = (lambda: None) if wakeup is None else wakeup.freed
-            holds = Holds(core.cache, core.clock, on_expired)
+            holds = Holds(core.cache, core.clock, wakeup.freed)
             core.cache.subscribe(holds.observe)
             self._start("holds", holds.run())
         service = ExtenderService(

@@ -106,7 +106,7 @@ class ExtenderService:
             binder: writes.
             engine: decides, in extender mode.
             clock: for expiry and delays.
-            wakeup: profile fast: wakes the pods that filter rejected; None: kube-scheduler does.
+            wakeup: wakes the pods that filter rejected; None: nobody does (tests).
             max_open_binds: beyond it filter is delayed, since kube-scheduler's cycle is serial.
             shortlist: nodes that a filter answer may hold; 0: all that fit.
             holds: forced choice: one node is answered and its devices held; None: filter holds nothing.

@@ -1,4 +1,4 @@
-"""Profile fast: wakes the pods that our filter rejected, when something changed that may help them.
+"""Wakes the pods that our filter rejected, when something changed that may help them.
 
 kube-scheduler re-queues pods rejected by an extender on claim events but not on ResourceSlice or DeviceTaintRule
 events, nor when we let go of devices that were only held in memory. One patch of a sentinel ResourceClaim in our
@@ -7,6 +7,8 @@ namespace wakes them all, at most once a second.
 If some claim is written after the change, that write wakes them already, and no patch may be needed. But kube-scheduler
 and we see events at different times: it may have seen that write before we saw the change, and have asked us too early.
 So the patch then only waits, to see whether every pod that was rejected before the change is tried again.
+Profile safe needs this rarely: what its own filter rejected kube-scheduler wakes itself, and we reject only what is in
+flight, or what we have not yet seen freed.
 Source: `architecture.md` decision 7; scheduler-and-claims 6.6; reliability H10.
 """
 
