@@ -5,7 +5,6 @@ and no web server.
 """
 
 import importlib
-import importlib.util
 import os
 import sys
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ import typer
 from scheduler.cli.errors import BAD_USAGE, DONE, CliError
 from scheduler.cli.render import complain
 
-# In the order of the help. A module that is not there (yet) is a command that does not exist.
+# In the order of the help.
 COMMANDS: Final = (
     "demo",
     "simulate",
@@ -51,9 +50,7 @@ def create_app(modules: Sequence[str] = COMMANDS) -> typer.Typer:
         """Chooses nodes and devices together for pods with ResourceClaims, and says why."""
 
     for name in modules:
-        module_name = f"scheduler.cli.{name}"
-        if importlib.util.find_spec(module_name) is not None:
-            importlib.import_module(module_name).register(app)
+        importlib.import_module(f"scheduler.cli.{name}").register(app)
     return app
 
 
