@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.cli import app as app_module
-
 GOOD = str(Path(__file__).parents[2] / "data" / "manifests" / "gpu-cluster.yaml")
 
 
