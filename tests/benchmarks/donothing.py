@@ -20,7 +20,13 @@ class DoNothingExtender:
         self._backlog = backlog
         self._claims: dict[str, dict[str, Any]] = {}
         config = uvicorn.Config(
-            self._app, host="127.0.0.1", port=port, log_level="warning", lifespan="off", http="h11"
+            self._app,
+            host="127.0.0.1",
+            port=port,
+            log_level="warning",
+            lifespan="off",
+            http="h11",
+            interface="asgi3",  # a bound method does not look like one
         )
         self._server = uvicorn.Server(config)
         self._task: asyncio.Task[None] | None = None
