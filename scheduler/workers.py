@@ -8,12 +8,22 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from allocator.outcome import Reason, ReasonKind
 from scheduler.clock import Clock
 from scheduler.engine import Engine
 from scheduler.framework.cycle_state import SlowSearchError
+from scheduler.framework.status import error
 
 STALL_SECONDS: Final = 0.02
 """How long one search may hold up the event loop before it goes to the thread."""
+
+TIME_IS_OVER: Final = error(
+    Reason(
+        kind=ReasonKind.DEADLINE_EXCEEDED,
+        message="the search for devices was given up: its time is over",
+    )
+)
+"""What a pod is told when the searches of one attempt have used up their time."""
 
 
 class SearchWorker:

@@ -34,7 +34,7 @@ from scheduler.framework.environment import Environment
 from scheduler.framework.status import Code, Status, error
 from scheduler.model import NodeInfo, Pod
 from scheduler.plugins.dynamic_resources import claim_to_give_back
-from scheduler.workers import SearchWorker
+from scheduler.workers import TIME_IS_OVER, SearchWorker
 
 _T = TypeVar("_T")
 PreFilter = Callable[[Pod, ClusterCache, Environment], CycleState | Status]
@@ -141,7 +141,7 @@ class ExtenderService:
             except SlowSearchError as slow:
                 left = deadline - self._clock.monotonic()
                 if left <= 0:
-                    raise ServiceError(_TIME_IS_OVER) from None
+                    raise ServiceError(TIME_IS_OVER) from None
                 await self._worker.search(slow, left)
 
     def _deadline(self) -> float:
@@ -456,12 +456,6 @@ class ServiceError(Exception):
 
 _BOUND_ELSEWHERE: Final = BindOutcome(
     Reason(kind=ReasonKind.WRITE_CONFLICT, message="the pod is being bound to another node already")
-)
-_TIME_IS_OVER: Final = error(
-    Reason(
-        kind=ReasonKind.DEADLINE_EXCEEDED,
-        message="the search for devices was given up: its time is over",
-    )
 )
 
 

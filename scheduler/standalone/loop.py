@@ -22,23 +22,17 @@ from scheduler.config import Settings
 from scheduler.engine import Engine
 from scheduler.events import NORMAL
 from scheduler.framework.cycle_state import CycleState, FilterResult, PodClaim, SlowSearchError
-from scheduler.framework.status import Code, Status, error
+from scheduler.framework.status import Code, Status
 from scheduler.model import Change, ChangeListener, ClusterReader, Kind, Pod
 from scheduler.plugins.dynamic_resources import NAME as DYNAMIC_RESOURCES
 from scheduler.plugins.dynamic_resources import claim_to_give_back, resolve_claims
 from scheduler.scheduling_queue import QueuedPod, SchedulingQueue
 from scheduler.standalone.recheck import recheck_node
 from scheduler.standalone.reports import Events, PodConditions, Reports
-from scheduler.workers import SearchWorker
+from scheduler.workers import TIME_IS_OVER, SearchWorker
 
 _log: Final = logging.getLogger(__name__)
 
-TIME_IS_OVER: Final = error(
-    Reason(
-        kind=ReasonKind.DEADLINE_EXCEEDED,
-        message="the search for devices was given up: its time is over",
-    )
-)
 SLICE_SECONDS: Final = 0.01
 SWEEP_SECONDS: Final = 60.0
 SLICE_SEARCHES: Final = (
