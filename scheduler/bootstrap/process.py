@@ -29,7 +29,7 @@ from scheduler.bootstrap.build import (
 )
 from scheduler.bootstrap.logs import configure_logging
 from scheduler.client import ApiError, UnavailableError
-from scheduler.client.kube import ClientConfigError, KubeClient
+from scheduler.client.kube import ClientConfigError, ClientSettings, KubeClient
 from scheduler.clock import SystemClock
 from scheduler.config import Settings
 from scheduler.extender.app import ExtenderApp
@@ -104,7 +104,12 @@ async def _main(settings: Settings, mode: Mode) -> int:
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, stop.set)
-    client = await KubeClient.connect(settings.kubeconfig)
+    timeouts = ClientSettings(
+        request_timeout_seconds=settings.binding.request_timeout_seconds,
+        server_timeout_seconds=settings.binding.server_timeout_seconds,
+    )
+    client = await KubeClient.connect(settings.kubeconfig, timeouts)
+    # Its own, so that renewals do not queue behind other requests; with the client's default times, which fit a lease.
     lease_client = await KubeClient.connect(settings.kubeconfig)
     try:
         features = await _features(client, settings, stop, clock, rng)
