@@ -7,7 +7,7 @@ a share id occupies that share and its consumed capacity, any other the whole de
 Source: scheduler-and-claims 1.9; dra-allocator 2.1; reliability 2.1 W3 and F32.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -113,6 +113,11 @@ class AllocatedIndex:
         self._frozen: dict[PoolID, PoolUsage] = {}
         self._state = AllocatedState(self._frozen)
         self.revision = 0
+
+    @property
+    def dirty(self) -> Set[PoolID]:
+        """The pools that changed since the last `state()`; a view, empty after the next one."""
+        return self._dirty
 
     def set_written(
         self, uid: str, allocation: AllocationResult | None, since: int | None

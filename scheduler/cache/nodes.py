@@ -4,7 +4,7 @@ Source: scheduler-and-claims 7.1: every pod with a node counts until it is termi
 schedulers' too, and those we have decided and not yet seen bound.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Final, NamedTuple
 
 from allocator.model.nodes import Node
@@ -49,6 +49,11 @@ class NodeIndex:
         self._dirty: set[str] = set()
         self._infos: dict[str, NodeInfo] = {}
         self.revision = 0
+
+    @property
+    def dirty(self) -> Set[str]:
+        """Names of the nodes that changed since the last `infos()`; a view, empty after the next one."""
+        return self._dirty
 
     def set_node(self, node: NodeObject) -> None:
         """Add a node, or its new state."""
