@@ -10,6 +10,7 @@ from allocator.cel.device import DeviceValues
 from allocator.cel.library.convert import to_string
 from allocator.cel.library.formatting import quote
 from allocator.cel.program import Program
+from allocator.cel.reads import Read, reads_of
 from allocator.cel.syntax import Call, Literal, Node
 from allocator.cel.values import (
     DomainMap,
@@ -34,7 +35,8 @@ class Clause(NamedTuple):
 
     Attributes:
         text: its source.
-        found: the value of its left side, or of the text a method was called on, as CEL would write it; empty if
+        found: the value of its left side, or of the text a method was called on, as CEL would write it; of other
+            clauses what they read of the device (`NAME = VALUE` or `no NAME`, if it is not one value alone); empty if
             there is none to show.
         error: why it failed; empty if it was false.
     """
@@ -53,7 +55,8 @@ def explain(program: Program, device: DeviceValues) -> tuple[Clause, ...]:
         value, error = _evaluate(node, device)
         if value is True and not error:
             continue
-        clauses.append(Clause(_text(program, node), _found(node, device), error))
+        found = _found(node, device) or ("" if error else _read(node, device))
+        clauses.append(Clause(_text(program, node), found, error))
     return tuple(clauses)
 
 
@@ -105,6 +108,26 @@ def _found(node: Node, device: DeviceValues) -> str:
         return ""
     value, error = _evaluate(inner, device)
     return "" if error else show(value)[:_SHOWN]
+
+
+def _read(node: Node, device: DeviceValues) -> str:
+    """What a clause of any form reads of the device, where its names are constants."""
+    reads = sorted(reads_of(node) or ())
+    values = [(read.name or read.kind, _value(read, device)) for read in reads]
+    if len(values) == 1 and values[0][1] is not None:
+        return values[0][1][:_SHOWN]
+    shown = [f"no {name}" if value is None else f"{name} = {value}" for name, value in values]
+    return ", ".join(shown)[:_SHOWN]
+
+
+def _value(read: Read, device: DeviceValues) -> str | None:
+    attributes, capacity, driver, multiple = device.env[:4]
+    if read.kind == "driver":
+        return show(driver)
+    if read.kind == "allowMultipleAllocations":
+        return show(multiple)
+    names = (attributes if read.kind == "attribute" else capacity)[read.domain]
+    return show(names[read.name]) if read.name in names else None
 
 
 def show(value: object, depth: int = 0) -> str:

@@ -182,10 +182,28 @@ def test_an_explanation_names_the_clauses_that_were_false_and_what_was_found():
         (f'{A}.model == "H100"', '"A100"', ""),
         (f"{A}.count >= 8", "4", ""),
         (f"{A}.nope == 1", "", "no such key: nope"),
-        (f"!{A}.flag", "", ""),
+        (f"!{A}.flag", "true", ""),
         (f'{C}.memory.compareTo(quantity("1Ti")) >= 0', "80Gi", ""),
         (f'{A}.v.isLessThan(semver("1.0.0"))', "1.10.0", ""),
     ]
+
+
+@pytest.mark.parametrize(
+    ("clause", "found"),
+    [
+        (f'{A}.count > 8 || {A}.model == "H100"', 'count = 4, model = "A100"'),
+        (f"{A}.count in [1, 2] ? true : {A}.?nope.orValue(false)", "count = 4, no nope"),
+        (f'[{A}.model].exists(m, m == "H100")', '"A100"'),
+        (f"has({A}.nope)", "no nope"),
+        (f'has({C}.nope) || device.driver == "x"', 'no nope, driver = "d.example.com"'),
+        ("device.allowMultipleAllocations", "false"),
+        (f"{A}.flag && false", ""),
+        ("device.attributes.exists(d, d == 'x')", ""),
+    ],
+)
+def test_an_explanation_of_any_clause_shows_what_it_read(clause, found):
+    shown = [each.found for each in explain(compile_selector(clause), device())]
+    assert shown == [found]
 
 
 def test_a_broken_device_explains_itself():
