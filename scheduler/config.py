@@ -114,6 +114,7 @@ class Settings:
         health_address: HOST:PORT of /livez, /readyz, /startupz, /metrics.
         logging_format: `text` or `json`.
         verbosity: 0 information, 1 and more: debug.
+        enable_profiling: serve /debug/profile at `health_address`; whoever reaches that address can then ask for it.
     """
 
     kubeconfig: str = ""
@@ -122,6 +123,7 @@ class Settings:
     health_address: str = "127.0.0.1:8081"
     logging_format: str = "text"
     verbosity: int = 0
+    enable_profiling: bool = False
     tls: TLSSettings = field(default_factory=TLSSettings)
     leader_election: LeaderElectionSettings = field(default_factory=LeaderElectionSettings)
     allocation: AllocationSettings = field(default_factory=AllocationSettings)

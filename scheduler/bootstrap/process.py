@@ -40,6 +40,7 @@ from scheduler.framework.environment import Mode
 from scheduler.leader import LeadershipLostError
 from scheduler.model import ClaimRecord, Kind
 from scheduler.web.health import create_health_app
+from scheduler.web.profile import Profiling
 from scheduler.web.server import (
     GRACE_SECONDS,
     Server,
@@ -162,6 +163,8 @@ class Process:
         self._wakeup: WakeUp | None = None
         self._servers: list[Server] = []
         self._closers: list[Callable[[], None]] = []
+        enabled = core.settings.enable_profiling
+        self._profiling = Profiling(core.clock.monotonic) if enabled else None
         self._server_tasks: set[asyncio.Task[None]] = set()
 
     # --- what probes say ----------------------------------------------------------------------------------------------
@@ -241,6 +244,8 @@ class Process:
             self._exit = 1
         finally:
             self._stopping = self._refusing = True
+            if self._profiling is not None:  # its answer would take as long as it was asked to
+                self._profiling.close()
             for server in self._servers:
                 server.should_exit = True
             if self._exit == 0 and self._server_tasks:  # answers that are ready are still sent
@@ -269,7 +274,10 @@ class Process:
             started=self.started,
             metrics=core.metrics.render,
             details=self.details,
+            profile=None if self._profiling is None else self._profiling.show,
         )
+        if self._profiling is not None:
+            _log.warning("profiling is on: %s/debug/profile", settings.health_address)
         self._servers.append(make_server(health, settings.health_address))
         if self.mode is Mode.EXTENDER:
             self._servers.append(self._extender_server())

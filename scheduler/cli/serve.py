@@ -41,6 +41,14 @@ def _command(entry: str) -> Callable[..., int]:
         health_address: Annotated[
             str | None, typer.Option(help="HOST:PORT of /livez, /readyz, /startupz, /metrics.")
         ] = None,
+        enable_profiling: Annotated[
+            bool | None,
+            typer.Option(
+                "--enable-profiling/--no-enable-profiling",
+                help="Serve /debug/profile at the health address; off by default.",
+                show_default=False,
+            ),
+        ] = None,
         leader_elect: Annotated[
             str | None, typer.Option(metavar="true|false", help="Take part in a leader election.")
         ] = None,
@@ -85,6 +93,7 @@ def _command(entry: str) -> Callable[..., int]:
             "schedulerName": scheduler_name,
             "bindAddress": bind_address,
             "healthAddress": health_address,
+            "enableProfiling": enable_profiling,
             "leaderElection.enabled": elect,
             "leaderElection.followLease": follow_lease,
             "tls.certFile": tls_cert_file,

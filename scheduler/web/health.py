@@ -2,17 +2,18 @@
 
 /livez: the event loop answers and no critical task is dead; independent of the API server. /readyz: caches are synced,
 hear from the server, and our permissions suffice; a follower is ready, too. /startupz: first sync done.
-Source: reliability 4.5, H7.
+/debug/profile exists only if profiling is switched on. Source: reliability 4.5, H7.
 """
 
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 import orjson
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Request, Response
 
 Problems = Callable[[], list[str]]
 Render = Callable[[], tuple[bytes, str]]
+Show = Callable[[Request], Awaitable[Response]]
 _TEXT: Final = "text/plain; charset=utf-8"
 
 
@@ -23,6 +24,7 @@ def create_health_app(
     started: Problems,
     metrics: Render,
     details: Callable[[], dict[str, object]],
+    profile: Show | None = None,
 ) -> FastAPI:
     """Make the ASGI application.
 
@@ -32,6 +34,7 @@ def create_health_app(
         started: what the first sync waits for.
         metrics: body and content type of /metrics.
         details: plain data for /debug/state: leadership, cache versions and digests, queue.
+        profile: answers /debug/profile; None: there is no such page.
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     for path, problems in (("/livez", live), ("/readyz", ready), ("/startupz", started)):
@@ -47,6 +50,8 @@ def create_health_app(
 
     app.add_api_route("/metrics", show_metrics, methods=["GET"])
     app.add_api_route("/debug/state", show_state, methods=["GET"])
+    if profile is not None:
+        app.add_api_route("/debug/profile", profile, methods=["GET"])
     return app
 
 

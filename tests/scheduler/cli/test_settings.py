@@ -160,6 +160,21 @@ def test_a_flag_wins_over_the_file(settings_of, write):
     assert settings.binding.budget_seconds == 5.0
 
 
+@pytest.mark.parametrize(
+    ("in_file", "flags", "wanted"),
+    [
+        ("", [], False),
+        ("", ["--enable-profiling"], True),
+        ("enableProfiling: true", [], True),
+        ("enableProfiling: true", ["--no-enable-profiling"], False),
+        ("enableProfiling: false", ["--enable-profiling"], True),
+    ],
+)
+def test_profiling_is_switched_on_by_the_file_or_a_flag(settings_of, write, in_file, flags, wanted):
+    file = write("c.yaml", HEAD + in_file)
+    assert settings_of("--config", file, *flags).enable_profiling is wanted
+
+
 def test_the_written_file_reads_back_as_the_same_settings(command, settings_of, tmp_path):
     file = str(tmp_path / "out.yaml")
     assert command("extender", "--scheduler-name=x", "--write-config-to", file).code == 0
@@ -180,6 +195,10 @@ def test_the_written_file_reads_back_as_the_same_settings(command, settings_of, 
         (HEAD + "unknown: 1", "unknown: unknown field; known: kubeconfig, "),
         (HEAD + "extender: {profil: safe}", "extender.profil: unknown field; known: profile, "),
         (HEAD + "schedulerName: 3", "schedulerName: expected text, got a whole number"),
+        (
+            HEAD + "enableProfiling: 1",
+            "enableProfiling: expected true or false, got a whole number",
+        ),
         (HEAD + "verbosity: x", "verbosity: expected a whole number, got text"),
         (HEAD + "extender: 3", "extender: expected an object, got a whole number"),
         (HEAD + "extender: {profile: slow}", "extender.profile: must be safe or fast, is 'slow'"),

@@ -1,0 +1,87 @@
+"""Profiling a process: behind a switch, at the health address alone, and no reason to end slowly."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from allocator.features import Features
+from scheduler.bootstrap.build import build_core
+from scheduler.bootstrap.process import Process
+from scheduler.cli.config_file import load_settings
+from scheduler.config import Settings
+from scheduler.framework.environment import Mode
+from tests.scheduler.bootstrap.test_process import Leader, Running, free_port
+from tests.scheduler.embedded import World, world
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+
+
+@pytest.fixture
+async def here() -> AsyncIterator[World]:
+    async with world() as made:
+        await made.cluster(("node-1", 2))
+        yield made
+
+
+@asynccontextmanager
+async def extender(here: World, *, enabled: bool) -> AsyncIterator[Running]:
+    settings = Settings(
+        bind_address=f"127.0.0.1:{free_port()}",
+        health_address=f"127.0.0.1:{free_port()}",
+        enable_profiling=enabled,
+    )
+    core = build_core(
+        settings, here.admin, Leader(), Features(), here.clock, random.Random(3), Mode.EXTENDER
+    )
+    stop = asyncio.Event()
+    running = Running(core, Process(core, Mode.EXTENDER, stop), stop)
+    try:
+        await running.ready()
+        yield running
+    finally:
+        stop.set()
+        await asyncio.gather(running.task, return_exceptions=True)
+
+
+async def test_profiling_is_off_by_default(here: World) -> None:
+    assert Settings().enable_profiling is False
+    async with extender(here, enabled=False) as made:
+        assert (await made.get("/debug/profile?seconds=1")).status_code == 404
+
+
+async def test_switched_on_it_is_at_the_health_address_alone(here: World) -> None:
+    async with extender(here, enabled=True) as made:
+        assert (await made.get("/debug/profile?seconds=0")).status_code == 400
+        async with httpx.AsyncClient() as client:
+            webhooks = f"http://{made.core.settings.bind_address}"
+            assert (await client.get(f"{webhooks}/debug/profile?seconds=0")).status_code == 404
+
+
+async def test_a_process_that_is_told_to_end_does_not_wait_for_a_profile(here: World) -> None:
+    async with extender(here, enabled=True) as made:
+        profile = asyncio.create_task(made.get("/debug/profile?seconds=60"))
+        await asyncio.sleep(0.1)
+        assert (await made.get("/debug/profile?seconds=1")).status_code == 409
+        async with asyncio.timeout(3.0):
+            assert await made.end() == 0
+            answer = await profile
+        assert answer.status_code == 200
+        assert answer.text.endswith("\n")
+
+
+def configurations() -> list[Path]:
+    return sorted(DEPLOY.rglob("config.yaml"))
+
+
+@pytest.mark.parametrize("file", configurations(), ids=lambda file: file.parent.name)
+def test_the_manifests_leave_it_off(file: Path, tmp_path: Path) -> None:
+    text = yaml.safe_load(file.read_text())["data"]["config.yaml"]
+    written = tmp_path / "config.yaml"
+    written.write_text(text)
+    assert load_settings(str(written), {}).enable_profiling is False

@@ -1,0 +1,1 @@
+"""HTTP beside the webhooks."""
