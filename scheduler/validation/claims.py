@@ -20,6 +20,7 @@ _MAX_REQUESTS: Final = 32
 _MAX_ALTERNATIVES: Final = 8
 _MAX_CONSTRAINTS: Final = 32
 _MAX_DERIVED: Final = 32
+_MAX_DERIVED_COST: Final = 1_000_000  # of all requests together
 
 Namespaces = Mapping[str, Mapping[str, str]]
 
@@ -41,9 +42,15 @@ def check_claim_spec(
     requests.unique("requests", "name")
     names = request_names(devices)
     used = _attributes_by_request(constraints)
+    cost = 0
     for request in requests.items():
-        _check_request(request, used, features)
+        cost += _check_request(request, used, features)
         _check_admin_access(request["exactly"]["adminAccess"], namespace, namespaces)
+    if cost > _MAX_DERIVED_COST:
+        devices.report(
+            "derived-attributes",
+            f"the derived attributes of the claim may cost {cost} together, more than {_MAX_DERIVED_COST}",
+        )
     _check_counts(requests)
     constraints.limit("constraints", _MAX_CONSTRAINTS)
     for constraint in constraints.items():
@@ -74,7 +81,8 @@ def _attributes_by_request(constraints: Cursor) -> dict[str, set[str]]:
     return used
 
 
-def _check_request(request: Cursor, used: Mapping[str, set[str]], features: Features) -> None:
+def _check_request(request: Cursor, used: Mapping[str, set[str]], features: Features) -> int:
+    """Check a request; returns the most that its derived attributes may cost."""
     name = request["name"].text
     check_format(request["name"], "requests", formats.label)
     exactly, alternatives = request["exactly"], request["firstAvailable"]
@@ -82,19 +90,21 @@ def _check_request(request: Cursor, used: Mapping[str, set[str]], features: Feat
         request.report("requests", "exactly and firstAvailable cannot both be set")
     elif not exactly.present and not alternatives.size:
         request.report("requests", "exactly or firstAvailable is required")
+    cost = 0
     if exactly.present:
-        _check_device_request(exactly, name, used, features)
+        cost += _check_device_request(exactly, name, used, features)
     alternatives.limit("first-available", _MAX_ALTERNATIVES)
     alternatives.unique("first-available", "name")
     for alternative in alternatives.items():
         check_format(alternative["name"], "first-available", formats.label)
         where = f"{name}/{alternative['name'].text}"
-        _check_device_request(alternative, where, used, features)
+        cost += _check_device_request(alternative, where, used, features)
+    return cost
 
 
 def _check_device_request(
     request: Cursor, name: str, used: Mapping[str, set[str]], features: Features
-) -> None:
+) -> int:
     check_format(request["deviceClassName"], "device-class-name", formats.subdomain)
     check_selectors(request["selectors"], features)
     mode, count = request["allocationMode"], request["count"]
@@ -118,24 +128,26 @@ def _check_device_request(
         quantity = amount.quantity
         if quantity is not None and quantity.nanos < 0:
             amount.report("capacity-request", "is negative")
-    _check_derived(request["derivedAttributes"], name, used, features)
+    return _check_derived(request["derivedAttributes"], name, used, features)
 
 
 def _check_derived(
     derived: Cursor, request: str, used: Mapping[str, set[str]], features: Features
-) -> None:
+) -> int:
     rule = "derived-attributes"
     derived.limit(rule, _MAX_DERIVED)
     derived.unique(rule, "name")
     compared = (
         used.get("", set()) | used.get(request, set()) | used.get(request.partition("/")[0], set())
     )
+    cost = 0
     for attribute in derived.items():
         check_format(attribute["name"], rule, formats.fully_qualified_name)
         name = attribute["name"].text
         if name and not formats.fully_qualified_name(name) and name not in compared:
             attribute["name"].report(rule, "no constraint of this request compares it")
-        check_expression(attribute["expression"], rule, features, derived=True)
+        cost += check_expression(attribute["expression"], rule, features, derived=True)
+    return cost
 
 
 def _check_admin_access(place: Cursor, namespace: str, namespaces: Namespaces | None) -> None:
@@ -176,11 +188,12 @@ def _check_constraint(constraint: Cursor, features: Features) -> None:
     match, distinct = constraint["matchAttribute"], constraint["distinctAttribute"]
     if match.present and distinct.present:
         constraint.report("both-attributes", "distinctAttribute is ignored beside matchAttribute")
-    if match.present:
-        check_format(match, "constraints", formats.fully_qualified_name)
-    elif distinct.present:
-        check_format(distinct, "constraints", formats.fully_qualified_name)
-    elif features.consumable_capacity:
+    for attribute in (match, distinct):
+        if attribute.present:
+            check_format(attribute, "constraints", formats.fully_qualified_name)
+    if match.present or distinct.present:
+        return
+    if features.consumable_capacity:
         constraint.report("constraints", "matchAttribute or distinctAttribute is required")
     else:
         match.report("constraints", "is required")

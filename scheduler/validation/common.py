@@ -152,14 +152,17 @@ def check_skip_node_operations(operations: Cursor) -> None:
 
 def check_expression(
     expression: Cursor, rule: str, features: Features, *, derived: bool = False
-) -> None:
+) -> int:
     """Check a CEL expression as the API server of the newest release does when it is new.
 
     That is its length, its types in the environment that the gates leave, and the cost it may have at most.
+
+    Returns:
+        The most that one evaluation may cost; 0 if it does not compile.
     """
     if not expression.text:
         expression.report(rule, "is required")
-        return
+        return 0
     answer = check_new_expression(expression.text, features, LATEST_VERSION, derived=derived)
     match answer.verdict:
         case Verdict.OK:
@@ -170,6 +173,7 @@ def check_expression(
             expression.report(rule, answer.message)
         case Verdict.COMPILE_ERROR:
             expression.report(rule, f"does not compile: {answer.message}")
+    return answer.cost
 
 
 def check_selectors(selectors: Cursor, features: Features) -> None:

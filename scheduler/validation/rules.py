@@ -70,7 +70,7 @@ ERRORS: Final[dict[str, str]] = {
     "first-available": "at most 8 alternatives, each named once",
     "selectors": "at most 32 selectors, each a CEL expression of at most 10 KiB that compiles",
     "toleration": "a toleration has a known operator and effect, and a value only with Equal",
-    "derived-attributes": "derived attributes are qualified, unique, and used by a constraint of their request",
+    "derived-attributes": "derived attributes are qualified, unique, used by a constraint of their request, and not too costly together",
     "constraints": "at most 32 constraints, each with a fully qualified attribute",
     "request-references": "constraints and configuration name requests of the claim, each once",
     "config": "at most 32 configurations, each with a driver and a JSON object of at most 10 KiB",

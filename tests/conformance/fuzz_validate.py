@@ -1,5 +1,7 @@
 """Differential fuzzing of API validation: good objects of every kind, one to three things changed in each.
 
+A third of the objects is for a cluster with the alpha features on, and uses them.
+
 Compared are the verdict (accepted or refused) and the set of fields complained about, the latter only as a figure: both
 sides may stop at different places of a broken part.
 """
@@ -24,7 +26,7 @@ _LABEL = "resource.kubernetes.io/admin-access"
 _OPAQUE = {"driver": o.DRIVER, "parameters": {"a": 1}}
 _SELECTORS = o.selectors('device.driver == "dra.example.com"')
 
-_DEVICE = {
+_DEVICE: Json = {
     "name": "d0",
     "attributes": {
         "n": {"int": 1}, "model": {"string": "x"}, "ok": {"bool": True}, "v": {"version": "1.0.0"},
@@ -66,11 +68,57 @@ _BASES["ResourceClaimTemplate"] = {
     "spec": {"metadata": {"labels": {"a": "b"}}, "spec": _BASES["ResourceClaim"]["spec"]},
 }
 
+# Two of these just stay within what the derived attributes of a claim may cost together.
+_LOOP = "lists.range({0}).all(a, lists.range({0}).all(b, a > b))"
+_DERIVED = [{"name": "dra.example.com/n", "expression": _LOOP.format(260)}]
+_EVERY: Json = {
+    **_DEVICE,
+    "attributes": {**_DEVICE["attributes"], "li": {"ints": [1, 2]}, "ls": {"strings": ["a"]}, "lb": {"bools": [True]},
+                   "lv": {"versions": ["1.0.0", "1.2.3-rc.1"]}, "type": {"string": "half"}},
+    "capacity": {
+        "m": {"value": "8", "requestPolicy": {"default": "500m", "validRange": {"min": "250m", "step": "250m", "max": "4"}}},
+        "k": {"value": "4", "requestPolicy": {"default": "1", "validValues": ["500m", "1", "2"]}},
+    },
+    "consumesCounters": [{"counterSet": "cs", "counters": {"m": {"value": "1"}}, "compatibilityGroups": ["g", "h"]}],
+    "nodeAllocatableResources": {
+        "cpu": {"mapping": {"capacityKey": "m", "capacityMultiplier": "2"}},
+        "memory": {"mapping": {"deviceMultiplier": "1Gi"}, "overhead": {"perPod": "1Mi", "perContainer": "1Ki"}},
+    },
+}  # fmt: skip
+# The same objects with what the alpha features bring.
+_ALPHA_BASES: dict[str, Json] = {
+    **_BASES,
+    "ResourceSlice": o.slice_("slice", _EVERY, o.device("d1", cap={"m": "1Gi"}), gen=1,
+                              skipNodeOperations=["NodePrepareResources", "NodeUnprepareResources"],
+                              partitionTypeAttribute="dra.example.com/type"),
+    "ResourceClaim": o.claim(
+        "claim",
+        o.request("r0", 2, cls="gpu", derivedAttributes=_DERIVED),
+        o.first_of("r1", o.alternative("s0", "all", cls="gpu", derivedAttributes=_DERIVED), o.alternative("s1", cls="gpu")),
+        constraints=[o.match("dra.example.com/n", "r0", "r1/s0"), o.distinct("std.example.com/zone")],
+    ),
+}  # fmt: skip
+_ALPHA_BASES["ResourceClaimTemplate"] = {
+    **_BASES["ResourceClaimTemplate"],
+    "spec": {"spec": _ALPHA_BASES["ResourceClaim"]["spec"]},
+}
+ALPHAS = (
+    "DRAFractionalCapacityRange", "DRAListTypeAttributes", "DRADerivedAttributes", "DRADeviceCompatibilityGroups",
+    "DRAOptionalNodeOperations", "DRAPartitionableDevicesType", "DRANodeAllocatableResources",
+)  # fmt: skip
+# What these depend on.
+_NEEDED = ("DRAResourcePoolStatus",)
+
 _TEXTS = ("", "A", "a.b", "a" * 33, "a" * 64, "a" * 254, "a b", "a/b", "a/b/c", "-a", "é", "a_b", "9a", "example.com/x",
           "x.", "EXAMPLE.com", "*", "Exists", "Equal", "In", "Gt", "All", "ExactCount", "NoSchedule", "1.0", "v1.0.0",
           "true", "1", "((", "device.nope", "kubernetes.io/x", "r0", "r1", "r1/s1", "d0", "cs")  # fmt: skip
+_ALPHA_TEXTS = ("NodePrepareResources", "NodeUnprepareResources", "dra.example.com/n", "dra.example.com/type", "cpu", "ephemeral-storage",
+                "hugepages-2Mi", "[1, 2]", "device.attributes", _LOOP.format(300), _LOOP.format(400),
+                'device.attributes["dra.example.com"].li')  # fmt: skip
 _NUMBERS = (0, 1, -1, 2, 33, 129, 2**31, 2**63 - 1)
 _QUANTITIES = ("0", "1", "2", "3", "8", "9", "-1", "500m", "1Gi", "abc", "", "1e30", "2.5")
+_AMOUNTS = ("value", "default", "min", "max", "step", "m", "k", "capacityMultiplier", "deviceMultiplier", "perPod",
+            "perContainer")  # fmt: skip
 # Fields that may be added to an object that has one of the others.
 _EXTRA: dict[str, Json] = {
     "driver": {"allNodes": True, "nodeName": "n", "perDeviceNodeSelection": True, "skipNodeOperations": ["*"],
@@ -87,11 +135,15 @@ _EXTRA: dict[str, Json] = {
     "counterSet": {"compatibilityGroups": ["g"]},
     "taint": {"deviceSelector": {"driver": "", "pool": "a b", "device": "A"}},
     "exactly": {"firstAvailable": [o.alternative("s9", cls="x")]},
+    "mapping": {"overhead": {"perContainer": "-1"}},
+    "capacityKey": {"deviceMultiplier": "1"},
+    "deviceMultiplier": {"capacityKey": "m", "capacityMultiplier": "0"},
 }  # fmt: skip
 
 
 RECORD = Path(__file__).parent / "recorded" / "validate-1.37.jsonl"
 _RECORDED = 900
+_RECORDED_ALPHA = 600
 
 
 def _nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -105,7 +157,9 @@ def _nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
             yield from _nodes(item, (*path, index))
 
 
-def _change(rng: random.Random, root: Json, path: tuple[Any, ...]) -> None:
+def _change(
+    rng: random.Random, root: Json, path: tuple[Any, ...], texts: tuple[str, ...] = _TEXTS
+) -> None:
     """Delete, replace, repeat, rename or add something at a path."""
     parent: Any = root
     for step in path[:-1]:
@@ -120,9 +174,7 @@ def _change(rng: random.Random, root: Json, path: tuple[Any, ...]) -> None:
     elif isinstance(value, int):
         parent[last] = rng.choice(_NUMBERS)
     elif isinstance(value, str):
-        parent[last] = rng.choice(
-            _QUANTITIES if last in ("value", "default", "min", "max", "step", "m", "k") else _TEXTS
-        )
+        parent[last] = rng.choice(_QUANTITIES if last in _AMOUNTS else texts)
     elif isinstance(value, list):
         copies = rng.choice((0, 2, 2, 5, 9, 17, 33, 65, 129))
         grown = [copy.deepcopy(item) for _ in range(copies) for item in value][: max(copies, 0)]
@@ -132,14 +184,14 @@ def _change(rng: random.Random, root: Json, path: tuple[Any, ...]) -> None:
                     item["name"] = f"x{index}"
         parent[last] = grown
     elif isinstance(value, dict):
-        _change_object(rng, value, last)
+        _change_object(rng, value, last, texts)
 
 
-def _change_object(rng: random.Random, value: Json, name: Any) -> None:
-    if name in ("attributes", "capacity", "counters", "labels"):
+def _change_object(rng: random.Random, value: Json, name: Any, texts: tuple[str, ...]) -> None:
+    if name in ("attributes", "capacity", "counters", "labels", "nodeAllocatableResources"):
         key = rng.choice(list(value)) if value else None
         if key is not None and rng.random() < 0.8:
-            value[rng.choice(_TEXTS)] = copy.deepcopy(value[key])
+            value[rng.choice(texts)] = copy.deepcopy(value[key])
         else:
             value.update({f"x{i}": copy.deepcopy(value[key]) for i in range(33)} if key else {})
         return
@@ -221,8 +273,20 @@ def question(rng: random.Random, name: str) -> Json:
     """A good object with one to three changes, in one of the versions; or a status update."""
     if rng.random() < 0.15:
         return _status_question(rng, name)
-    base = rng.choice(list(_BASES))
-    obj = copy.deepcopy(_BASES[base])
+    return _object_question(rng, name, _BASES, _TEXTS)
+
+
+def alpha_question(rng: random.Random, name: str) -> Json:
+    """The same for a cluster with the alpha features on, without status updates."""
+    asked = _object_question(rng, name, _ALPHA_BASES, (*_TEXTS, *_ALPHA_TEXTS * 2))
+    return {**asked, "gates": [*ALPHAS, *_NEEDED]}
+
+
+def _object_question(
+    rng: random.Random, name: str, bases: dict[str, Json], texts: tuple[str, ...]
+) -> Json:
+    base = rng.choice(list(bases))
+    obj = copy.deepcopy(bases[base])
     kind = base if base[0].isupper() else "ResourceSlice"
     obj = {"apiVersion": "resource.k8s.io/v1", "kind": kind, **obj}
     obj["metadata"].pop("uid", None)
@@ -231,7 +295,7 @@ def question(rng: random.Random, name: str) -> Json:
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         paths = [path for path in _nodes(obj.get("spec", {}), ("spec",)) if len(path) > 1]
         if paths:
-            _change(rng, obj, rng.choice(paths))
+            _change(rng, obj, rng.choice(paths), texts)
     version = rng.random()
     if version < 0.15 and kind != "DeviceTaintRule":
         _as_beta1(obj)
@@ -244,7 +308,7 @@ def ours(asked: Json) -> list[tuple[str, str]]:
     """Our errors: path and message."""
     labels = {_LABEL: "true"} if asked.get("adminNamespace") else {}
     namespaces = {"default": labels}
-    features = Features.for_version("1.37")
+    features = Features.for_version("1.37", dict.fromkeys(ALPHAS, True) if "gates" in asked else {})
     if "old" in asked:
         # The API server drops fields of closed gates and fills in defaults before it compares and checks.
         before, after = (
@@ -276,10 +340,15 @@ def _is_comparable(answer: Json) -> bool:
 
 def recorded_questions() -> list[Json]:
     """The objects of the record, made again from their seeds."""
-    return [
+    default = [
         question(random.Random(f"record/{number}"), f"object-{number:03}")
         for number in range(_RECORDED)
     ]
+    alpha = [
+        alpha_question(random.Random(f"record/alpha/{number}"), f"alpha-{number:03}")
+        for number in range(_RECORDED_ALPHA)
+    ]
+    return [*default, *alpha]
 
 
 def load_record() -> dict[str, Json]:
@@ -289,11 +358,16 @@ def load_record() -> dict[str, Json]:
     }
 
 
-def write_record(oracle: Oracle) -> None:
+def alpha_oracle() -> Oracle:
+    """Upstream with the alpha features on."""
+    return Oracle(*(f"{gate}=true" for gate in (*ALPHAS, *_NEEDED)), program="validate")
+
+
+def write_record(oracle: Oracle, alpha: Oracle) -> None:
     """Ask upstream about the recorded objects; those with unknown fields are recorded as not comparable."""
     lines = []
     for asked in recorded_questions():
-        answer = oracle.ask(asked)
+        answer = (alpha if "gates" in asked else oracle).ask(asked)
         entry = {"id": asked["id"], "question": fingerprint(asked), "version": answer["version"],
                  "result": answer["result"] if _is_comparable(answer) else "not comparable",
                  "message": answer.get("message", "")[:300]}  # fmt: skip
@@ -301,13 +375,15 @@ def write_record(oracle: Oracle) -> None:
     RECORD.write_text("\n".join(lines) + "\n")
 
 
-def run(oracle: Oracle, cases: int, seed: int, keep_going: int) -> bool:
+def run(oracle: Oracle, alpha: Oracle, cases: int, seed: int, keep_going: int) -> bool:
     """Ask `cases` random questions; True when no verdict differs."""
     outcomes: Counter[str] = Counter()
     differences = same_fields = refused = 0
     for number in range(cases):
-        asked = question(random.Random(f"{seed}/{number}"), f"object-{seed}-{number}")
-        answer = oracle.ask(asked)
+        rng, name = random.Random(f"{seed}/{number}"), f"object-{seed}-{number}"
+        is_alpha = number % 3 == 2
+        asked = alpha_question(rng, name) if is_alpha else question(rng, name)
+        answer = (alpha if is_alpha else oracle).ask(asked)
         outcomes[answer["result"]] += 1
         if not _is_comparable(answer):
             continue

@@ -91,8 +91,8 @@ def main(arguments: list[str]) -> int:
         if options.record:
             write_record(oracle)
             if options.objects:
-                with Oracle(program="validate") as validation:
-                    fuzz_validate.write_record(validation)
+                with Oracle(program="validate") as validation, fuzz_validate.alpha_oracle() as alpha:
+                    fuzz_validate.write_record(validation, alpha)
             return 0
         failed = check_record(oracle) > 0
         failed |= not fuzz.run(oracle, Compiler(), options.cases, options.seed, options.keep_going)
@@ -103,9 +103,9 @@ def main(arguments: list[str]) -> int:
         failed |= check_corpus(oracle) > 0
         failed |= not fuzz_cel.run(oracle, pairs, options.seed, options.keep_going)
     if options.objects:
-        with Oracle(program="validate") as oracle:
+        with Oracle(program="validate") as oracle, fuzz_validate.alpha_oracle() as alpha:
             failed |= not fuzz_validate.run(
-                oracle, options.objects, options.seed, options.keep_going
+                oracle, alpha, options.objects, options.seed, options.keep_going
             )
     return 1 if failed else 0
 

@@ -73,6 +73,12 @@ def term(*requirements: Json, **fields: Any) -> Json:
     return {"nodeSelectorTerms": [{"matchExpressions": list(requirements), **fields}]}
 
 
+def loop(rounds: int) -> str:
+    """An expression of which 300 rounds are within the cost limit, 400 are not."""
+    return f"lists.range({rounds}).all(a, lists.range({rounds}).all(b, a > b))"
+
+
+OPAQUE: Json = {"opaque": {"driver": "gpu.example.com", "parameters": {}}}
 IN = {"key": "zone", "operator": "In", "values": ["a"]}
 SELECTED = edited(SLICE, {"spec.nodeName": GONE, "spec.nodeSelector": term(IN)})
 PER_DEVICE = edited(
@@ -932,6 +938,154 @@ ROWS = [
     ),
     Row(
         rule="constraints",
+        base=edited(CLAIM, {"spec.devices.constraints[0].matchAttribute": GONE}),
+        bad={"spec.devices.constraints[0].distinctAttribute": "root"},
+        path="spec.devices.constraints[0].distinctAttribute",
+        good={"spec.devices.constraints[0].distinctAttribute": "a/root"},
+    ),
+    Row(
+        rule="derived-attributes",
+        base=DERIVED,
+        bad={
+            f"{R}[0].exactly.derivedAttributes": many(
+                33, lambda i: {"name": f"example.com/a{i}", "expression": "1"}
+            ),
+            "spec.devices.constraints": many(32, lambda i: {"matchAttribute": f"example.com/a{i}"}),
+        },
+        path=f"{R}[0].exactly.derivedAttributes",
+        good={
+            f"{R}[0].exactly.derivedAttributes": many(
+                32, lambda i: {"name": f"example.com/a{i}", "expression": "1"}
+            ),
+            "spec.devices.constraints": many(32, lambda i: {"matchAttribute": f"example.com/a{i}"}),
+        },
+    ),
+    Row(
+        rule="derived-attributes",
+        base=DERIVED,
+        bad={
+            f"{R}[0].exactly.derivedAttributes[1]": {
+                "name": "example.com/root",
+                "expression": "2",
+            }
+        },
+        path=f"{R}[0].exactly.derivedAttributes[1]",
+    ),
+    Row(
+        rule="derived-attributes",
+        base=DERIVED,
+        bad={f"{R}[0].exactly.derivedAttributes[0].expression": loop(400)},
+        path=f"{R}[0].exactly.derivedAttributes[0].expression",
+        good={f"{R}[0].exactly.derivedAttributes[0].expression": loop(300)},
+    ),
+    Row(
+        rule="derived-attributes",  # each within the limit, both together beyond it
+        base=DERIVED,
+        bad={
+            f"{R}[0].exactly.derivedAttributes[0].expression": loop(300),
+            f"{R}[1].firstAvailable[1].derivedAttributes": [
+                {"name": "example.com/root", "expression": loop(300)}
+            ],
+            "spec.devices.constraints[0].requests": GONE,
+        },
+        path="spec.devices",
+        good={
+            f"{R}[0].exactly.derivedAttributes[0].expression": loop(260),
+            f"{R}[1].firstAvailable[1].derivedAttributes": [
+                {"name": "example.com/root", "expression": loop(260)}
+            ],
+            "spec.devices.constraints[0].requests": GONE,
+        },
+    ),
+    Row(
+        rule="selectors",
+        base=CLAIM,
+        bad={f"{R}[0].exactly.selectors[0].cel.expression": loop(400)},
+        path=f"{R}[0].exactly.selectors[0].cel.expression",
+        good={f"{R}[0].exactly.selectors[0].cel.expression": loop(300)},
+    ),
+    Row(
+        rule="selectors",
+        base=CLASS,
+        bad={"spec.selectors": many(33, lambda i: {"cel": {"expression": "true"}})},
+        path="spec.selectors",
+    ),
+    Row(
+        rule="request-references",
+        base=CLAIM,
+        bad={"spec.devices.constraints[0].requests": ["nic/fast/x"]},
+        path="spec.devices.constraints[0].requests[0]",
+        good={"spec.devices.constraints[0].requests": ["nic/fast"]},
+    ),
+    Row(
+        rule="config",
+        base=CLASS,
+        bad={"spec.config": many(33, lambda i: OPAQUE)},
+        path="spec.config",
+        good={"spec.config": many(32, lambda i: OPAQUE)},
+    ),
+    Row(
+        rule="skip-node-operations",
+        base=SLICE,
+        bad={"spec.skipNodeOperations": ["*", "*"]},
+        path="spec.skipNodeOperations[1]",
+    ),
+    Row(
+        rule="compatibility-groups",
+        base=SLICE,
+        bad={f"{D}.consumesCounters": [consumed(compatibilityGroups=["A_"])]},
+        path=f"{D}.consumesCounters[0].compatibilityGroups[0]",
+    ),
+    Row(
+        rule="shared-counters",
+        base=COUNTERS,
+        bad={"spec.sharedCounters[1]": COUNTERS["spec"]["sharedCounters"][0]},
+        path="spec.sharedCounters[1]",
+    ),
+    Row(
+        rule="binding-conditions",
+        base=BINDING,
+        bad={f"{D}.bindingFailureConditions": many(5, lambda i: f"f{i}")},
+        path=f"{D}.bindingFailureConditions",
+        good={f"{D}.bindingFailureConditions": many(4, lambda i: f"f{i}")},
+    ),
+    Row(
+        rule="binding-conditions",
+        base=BINDING,
+        bad={f"{D}.bindingConditions": ["a b"]},
+        path=f"{D}.bindingConditions[0]",
+    ),
+    Row(
+        rule="valid-range",
+        base=SHARED,
+        bad={f"{P}.default": "1", f"{P}.validRange": {"min": "1", "max": "1500u"}},
+        path=f"{SHOWN_P}.validRange.max",
+        good={f"{P}.default": "1", f"{P}.validRange": {"min": "1", "max": "1500m"}},
+    ),
+    Row(
+        rule="allocation-config",
+        base=ALLOCATED,
+        bad={
+            "status.allocation.devices.config": many(
+                65, lambda i: {"source": "FromClass", **OPAQUE}
+            )
+        },
+        path="status.allocation.devices.config",
+        good={
+            "status.allocation.devices.config": many(
+                64, lambda i: {"source": "FromClass", **OPAQUE}
+            )
+        },
+    ),
+    Row(
+        rule="node-selector",
+        base=ALLOCATED,
+        bad={"status.allocation.nodeSelector": {"nodeSelectorTerms": []}},
+        path="status.allocation.nodeSelector.nodeSelectorTerms",
+        good={"status.allocation.nodeSelector": term(IN)},
+    ),
+    Row(
+        rule="constraints",
         base=CLAIM,
         bad={"spec.devices.constraints[0].matchAttribute": "root"},
         path="spec.devices.constraints[0].matchAttribute",
@@ -1263,6 +1417,14 @@ def test_an_object_close_by_passes(row):
 )
 def test_the_base_objects_are_good(obj):
     assert validate_object(obj, features=ALL) == []
+
+
+def test_an_attribute_that_is_ignored_is_checked_all_the_same():
+    both = edited(CLAIM, {"spec.devices.constraints[0].distinctAttribute": "root"})
+    assert [(each.rule, each.path) for each in validate_object(both, features=ALL)] == [
+        ("both-attributes", "spec.devices.constraints[0]"),
+        ("constraints", "spec.devices.constraints[0].distinctAttribute"),
+    ]
 
 
 # Rules that need a second object have tests of their own.
