@@ -4,11 +4,13 @@ Labels are closed sets: verbs, kinds, outcomes. Never names of pods, claims or n
 Source: reliability R13, 2.2; `architecture.md` 5.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NoReturn
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.metrics_core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
 from scheduler.clock import Clock
 
@@ -18,11 +20,35 @@ _FAST: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1
 _SLOW: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 
 
+class _Counts(Collector):
+    """Counters whose values are kept elsewhere; the library has such a thing for gauges only."""
+
+    def __init__(self) -> None:
+        self._reads: dict[str, tuple[str, Callable[[], float]]] = {}
+
+    def add(self, name: str, text: str, read: Callable[[], float]) -> None:
+        """Show one more.
+
+        Raises:
+            ValueError: the name is taken.
+        """
+        if name in self._reads:
+            raise ValueError(f"{name} is counted already")
+        self._reads[name] = text, read
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """Read all of them."""
+        for name, (text, read) in self._reads.items():
+            yield CounterMetricFamily(name, text, value=read())
+
+
 class Metrics:
     """All metrics of one process, in a registry of their own. Times are seconds."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._counts = _Counts()
+        self.registry.register(self._counts)
         self._attempts = self._counter(
             "scheduling_attempts", "Attempts to place a pod, by result", "result"
         )
@@ -150,6 +176,16 @@ class Metrics:
             read: gives the value; quick, does not fail.
         """
         self._gauge(name, text).set_function(read)
+
+    def watch_count(self, name: str, text: str, read: Callable[[], float]) -> None:
+        """Show a count that somebody else keeps, as `NAME_total`: searches run, answers looked up.
+
+        Args:
+            name: without prefix and `_total`; once for each name.
+            text: what is counted.
+            read: gives the count, which never goes down; quick, does not fail.
+        """
+        self._counts.add(f"{_PREFIX}_{name}", text, read)
 
     def render(self) -> tuple[bytes, str]:
         """The body of `/metrics` and its content type."""

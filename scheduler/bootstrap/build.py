@@ -234,12 +234,34 @@ def _watch_values(
         "assumed_claims", "Claims written and not yet seen", lambda: float(cache.assumed_claims)
     )
     metrics.watch_value("open_binds", "Binds under way", lambda: float(binder.open_chains))
-    metrics.watch_value("searches", "Searches run", lambda: float(engine.searches))
-    metrics.watch_value(
-        "searches_saved", "Searches answered from memory", lambda: float(engine.reused)
+    _watch_memory(metrics, engine)
+
+
+def _watch_memory(metrics: Metrics, engine: Engine) -> None:
+    """What the memory of answers is worth, and what it holds.
+
+    Hit rate: `1 - rate(searches_total) / rate(memo_lookups_total)`.
+    """
+    metrics.watch_count(
+        "memo_lookups", "Answers of nodes that were asked for", lambda: float(engine.looked_up)
+    )
+    metrics.watch_count(
+        "searches", "Searches run: answers not found in memory", lambda: float(engine.searches)
+    )
+    metrics.watch_count(
+        "memo_mismatch",
+        "Remembered answers that a plain search contradicted: a bug",
+        lambda: float(engine.mismatches),
+    )
+    metrics.watch_count(
+        "memo_evictions",
+        "Questions forgotten, with their answers, to make room",
+        lambda: float(engine.memo.evictions),
     )
     metrics.watch_value(
-        "memo_mismatches",
-        "Remembered answers that a plain search contradicted",
-        lambda: float(engine.mismatches),
+        "memo_answers", "Answers held, one a question and node", lambda: float(engine.memo.weight)
+    )
+    metrics.watch_value("memo_questions", "Questions held", lambda: float(len(engine.memo)))
+    metrics.watch_value(
+        "memo_limit", "Most answers that are held", lambda: float(engine.memo.limit)
     )

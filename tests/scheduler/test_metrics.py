@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from scheduler.metrics import Metrics
 from tests.fakes import FakeClock
 
@@ -48,6 +50,22 @@ def test_what_was_counted_is_rendered():
         "dra_scheduler_in_flight_claims 5.0",
     ):
         assert expected in lines
+
+
+def test_a_count_kept_elsewhere_is_a_counter_with_its_value_of_now():
+    metrics, kept = Metrics(), [3.0]
+    metrics.watch_count("searches", "Searches run", lambda: kept[0])
+    kept[0] = 5.0
+    lines = metrics.render()[0].decode().splitlines()
+    assert "# TYPE dra_scheduler_searches_total counter" in lines
+    assert "dra_scheduler_searches_total 5.0" in lines
+
+
+def test_a_name_is_counted_once():
+    metrics = Metrics()
+    metrics.watch_count("searches", "Searches run", lambda: 1.0)
+    with pytest.raises(ValueError, match="searches is counted already"):
+        metrics.watch_count("searches", "Searches run", lambda: 2.0)
 
 
 def test_two_processes_worth_of_metrics_do_not_share_anything():
