@@ -72,6 +72,7 @@ def _check_pools(slices: Sequence[_Object]) -> None:
         _check_slice_counts(members)
         devices: dict[str, str] = {}
         sets: dict[str, str] = {}
+        counters = _counter_names(members)
         for item in members:
             spec = item.root["spec"]
             _check_unique(spec["devices"], "duplicate-device", item.name, devices)
@@ -79,12 +80,32 @@ def _check_pools(slices: Sequence[_Object]) -> None:
         for item in members:
             for device in item.root["spec"]["devices"].items():
                 for consumed in device["consumesCounters"].items():
-                    name = consumed["counterSet"]
-                    if name.text not in sets:
-                        name.report(
-                            "unknown-counter-set",
-                            f"no slice of the pool has the counter set {name.text!r}: the pool is invalid",
-                        )
+                    _check_consumed(consumed, counters)
+
+
+def _counter_names(members: Sequence[_Object]) -> dict[str, frozenset[str]]:
+    """Counters by counter set, of a whole pool."""
+    return {
+        counter_set["name"].text: frozenset(counter_set["counters"].value or ())
+        for item in members
+        for counter_set in item.root["spec"]["sharedCounters"].items()
+    }
+
+
+def _check_consumed(consumed: Cursor, counters: Mapping[str, frozenset[str]]) -> None:
+    name = consumed["counterSet"]
+    if name.text not in counters:
+        name.report(
+            "unknown-counter-set",
+            f"no slice of the pool has the counter set {name.text!r}: the pool is invalid",
+        )
+        return
+    for key, counter in consumed["counters"].entries():
+        if key not in counters[name.text]:
+            counter.report(
+                "unknown-counter-set",
+                f"the counter set {name.text!r} has no counter {key!r}: the pool is invalid",
+            )
 
 
 def _check_slice_counts(members: Sequence[_Object]) -> None:

@@ -103,7 +103,7 @@ WARNINGS: Final[dict[str, str]] = {
     "unknown-counter-set": "consumed counters exist in the pool",
     "slice-count-differs": "all slices of a pool in one generation announce the same number of slices",
     "pool-incomplete": "a pool has as many slices as it announces",
-    "shadowed-attribute": "a device has an attribute with or without its driver's domain, not both",
+    "shadowed-attribute": "a device names an attribute or capacity with or without its driver's domain, not both",
     "unknown-claim": "claims and templates that a pod names exist",
     "admin-access-unchecked": "the namespace of a claim with admin access is known",
 }

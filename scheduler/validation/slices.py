@@ -133,12 +133,17 @@ def _check_entries(device: Cursor, driver: str) -> None:
             "device-entries",
             f"attribute values must be at most {_MAX_ATTRIBUTE_VALUES}, are {values}",
         )
-    names = device["attributes"].value or {}
+    for field in ("attributes", "capacity"):
+        _check_shadowed(device[field], driver)
+
+
+def _check_shadowed(entries: Cursor, driver: str) -> None:
+    names = entries.value or {}
     if not any(key.startswith(f"{driver}/") for key in names):
         return
-    for key, attribute in device["attributes"].entries():
+    for key, entry in entries.entries():
         if "/" not in key and f"{driver}/{key}" in names:
-            attribute.report(
+            entry.report(
                 "shadowed-attribute", f"{driver}/{key} is there too; only one of them is seen"
             )
 

@@ -73,6 +73,28 @@ def test_counter_sets_are_looked_up_in_the_whole_pool():
     ) in found(consumer)
 
 
+def test_counters_are_looked_up_in_their_set():
+    consumer = slice_(
+        "a",
+        **{
+            "spec.devices[0].consumesCounters": [
+                {
+                    "counterSet": "gpu-0",
+                    "counters": {"memory": {"value": "1"}, "slices": {"value": "1"}},
+                }
+            ]
+        },
+    )
+    counters = edited(COUNTERS, {"spec.pool.resourceSliceCount": 2})
+    assert found(consumer, counters) == [
+        (
+            "unknown-counter-set",
+            "ResourceSlice/a",
+            'spec.devices[0].consumesCounters[0].counters["slices"]',
+        )
+    ]
+
+
 def test_a_counter_set_published_twice():
     sets = [
         edited(COUNTERS, {"metadata.name": name, "spec.pool.resourceSliceCount": 2})

@@ -1381,6 +1381,13 @@ ROWS = [
         good={f"{D}.attributes": {"a": {"int": 1}, "other.com/a": {"int": 2}}},
     ),
     Row(
+        rule="shadowed-attribute",
+        base=SLICE,
+        bad={f"{D}.capacity": {"a": {"value": "1"}, "gpu.example.com/a": {"value": "2"}}},
+        path=f'{D}.capacity["a"]',
+        good={f"{D}.capacity": {"a": {"value": "1"}, "other.com/a": {"value": "2"}}},
+    ),
+    Row(
         rule="admin-access-unchecked",
         base=ADMIN,
         bad={},
