@@ -33,6 +33,10 @@ type allocateQuestion struct {
 	Claims         []*resourceapi.ResourceClaim   `json:"claims"`
 	Allocated      []*resourceapi.ResourceClaim   `json:"allocated"`
 	TaintRules     []*resourceapi.DeviceTaintRule `json:"taintRules"`
+	// Repeat asks for a timing on top of the answer; see timing.
+	Repeat int `json:"repeat"`
+	// Nodes are what a timing visits; the question's only node when there are none.
+	Nodes []*corev1.Node `json:"nodes"`
 }
 
 type allocateAnswer struct {
@@ -43,6 +47,7 @@ type allocateAnswer struct {
 	Implementation string                         `json:"implementation,omitempty"`
 	Steps          int64                          `json:"steps,omitempty"`
 	Version        string                         `json:"version"`
+	Timing         *timing                        `json:"timing,omitempty"`
 }
 
 func answerAllocate(line []byte) any {
@@ -70,9 +75,12 @@ func allocate(question *allocateQuestion) (answer allocateAnswer) {
 	if question.Features["DRADeviceTaints"] && question.Features["DRADeviceTaintRules"] {
 		resourceSlices = withTaintRules(resourceSlices, question.TaintRules)
 	}
-	allocator, err := structured.NewAllocator(ctx, features,
-		allocatedState(question.Allocated, features.ConsumableCapacity),
-		classes(question.Classes), resourceSlices, celCache(features))
+	newAllocator := func(ctx context.Context) (structured.Allocator, error) {
+		return structured.NewAllocator(ctx, features,
+			allocatedState(question.Allocated, features.ConsumableCapacity),
+			classes(question.Classes), resourceSlices, celCache(features))
+	}
+	allocator, err := newAllocator(ctx)
 	if err != nil {
 		answer.Outcome = "bad_question"
 		answer.Message = err.Error()
@@ -95,6 +103,9 @@ func allocate(question *allocateQuestion) (answer allocateAnswer) {
 	default:
 		answer.Outcome = "allocated"
 		answer.Results = results
+	}
+	if question.Repeat > 0 {
+		answer.Timing = measure(question, newAllocator)
 	}
 	return answer
 }
