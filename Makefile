@@ -67,7 +67,7 @@ conformance: $(VENV)/.dev ## ask upstream's allocator and CEL afresh (Go) and co
 	$(BIN)/python -m tests.conformance.run --cases $(CASES)
 
 .PHONY: bench
-bench: $(VENV)/.dev ## measure; BENCH=name runs one, BENCH_FULL=1 three repetitions, BENCH_PODS=n a shorter backlog
+bench: $(VENV)/.dev ## measure; BENCH=name runs one, BENCH_FULL=1 long backlogs three times, BENCH_PODS=n backlogs of n
 	$(BIN)/python -m tests.benchmarks.run $(if $(BENCH),--bench $(BENCH)) $(if $(BENCH_FULL),--full) $(if $(BENCH_PODS),--pods $(BENCH_PODS)) $(if $(DATA_DIR),--data-dir $(DATA_DIR))
 
 .PHONY: kind-e2e

@@ -8,7 +8,10 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from e2e.harness import objects
 from e2e.harness.api import (
@@ -28,6 +31,11 @@ DRIVER = "gpu.example.com"
 NAMESPACE = "bench"
 DEVICES_PER_NODE = 8
 MODELS = ("H100", "A100")
+STALLED_SECONDS = 60.0
+POLICY = (
+    Path(__file__).parents[2] / "deploy" / "components" / "finalizer-at-creation" / "policy.yaml"
+)
+POLICY_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -110,21 +118,58 @@ async def make_cluster(admin: Api, nodes: int) -> None:
     """Create nodes with 8 devices each, the class, and the namespace."""
     await admin.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
     await admin.create(CLASSES, objects.device_class("gpu", DRIVER))
-    bodies = [objects.node(f"node-{index:05d}") for index in range(nodes)]
+    await add_nodes(admin, range(nodes))
+
+
+async def add_nodes(admin: Api, numbers: range) -> None:
+    """Create nodes with 8 devices each."""
+    bodies = [objects.node(node_name(number)) for number in numbers]
     await admin.create_all(NODES, bodies)
     await _each(bodies, lambda body: _make_ready(admin, body))
     await admin.create_all(
         SLICES,
         (
             objects.resource_slice(
-                f"node-{index:05d}-gpus",
+                f"{node_name(number)}-gpus",
                 DRIVER,
-                [gpu(device, index) for device in range(DEVICES_PER_NODE)],
-                node=f"node-{index:05d}",
+                [gpu(device, number) for device in range(DEVICES_PER_NODE)],
+                node=node_name(number),
             )
-            for index in range(nodes)
+            for number in numbers
         ),
     )
+
+
+def node_name(number: int) -> str:
+    return f"node-{number:05d}"
+
+
+async def set_finalizer_at_creation(admin: Api, *, on: bool) -> None:
+    """Install or remove the admission policy that ships with us, and wait until the API server heeds it.
+
+    Raises:
+        RuntimeError: it does not.
+    """
+    manifests = list(yaml.safe_load_all(POLICY.read_text()))
+    for manifest in manifests:
+        if on:
+            await admin.apply(manifest)
+        else:
+            await admin.delete(await admin.place(manifest), manifest["metadata"]["name"])
+    probe = objects.claim(NAMESPACE, "probe", objects.request("gpu"))
+    probe["metadata"]["annotations"] = {"resource.kubernetes.io/pod-claim-name": "probe"}
+    body = {"apiVersion": CLAIMS.api_version, "kind": CLAIMS.kind, **probe}
+    end = time.monotonic() + POLICY_SECONDS
+    while time.monotonic() < end:
+        made = await admin.request("POST", f"{CLAIMS.path(NAMESPACE)}?dryRun=All", body)
+        if has_finalizer(made) is on:
+            return
+        await asyncio.sleep(0.2)
+    raise RuntimeError(f"finalizer at creation is not {'on' if on else 'off'}")
+
+
+def has_finalizer(claim: dict[str, Any]) -> bool:
+    return objects.FINALIZER in claim["metadata"].get("finalizers", [])
 
 
 async def _make_ready(admin: Api, body: dict[str, Any]) -> None:
@@ -163,14 +208,36 @@ class Binds:
 class Backlog:
     """Pods of one shape that wait for one scheduler."""
 
-    def __init__(self, plane: ControlPlane, shape: Shape, pods: int, scheduler: str) -> None:
+    def __init__(
+        self,
+        plane: ControlPlane,
+        shape: Shape,
+        pods: int,
+        scheduler: str,
+        *,
+        finalizers: bool = False,
+    ) -> None:
+        """Describe a backlog.
+
+        Args:
+            plane: where.
+            shape: of the claims.
+            pods: how many.
+            scheduler: their `schedulerName`.
+            finalizers: whether claims are created with the finalizer, by the admission policy.
+        """
         self.plane = plane
         self.shape = shape
         self.pods = pods
         self.scheduler = scheduler
+        self.finalizers = finalizers
 
     async def create(self) -> None:
-        """Create pods and wait until each has its claim."""
+        """Create pods and wait until each has its claim.
+
+        Raises:
+            RuntimeError: claims have a finalizer and should not, or the other way round.
+        """
         admin = self.plane.admin
         template = {
             "metadata": {"name": "claim", "namespace": NAMESPACE},
@@ -190,16 +257,21 @@ class Backlog:
                 for index in range(self.pods)
             ),
         )
+        while await self._claims() < self.pods:
+            await asyncio.sleep(0.5)
         while True:
             pods = await admin.objects(PODS, NAMESPACE)
             if all(pod["status"].get("resourceClaimStatuses") for pod in pods):
-                return
+                break
             await asyncio.sleep(0.5)
+        for claim in await admin.objects(CLAIMS, NAMESPACE):
+            if has_finalizer(claim) is not self.finalizers:
+                raise RuntimeError(f"finalizers of {claim['metadata']['name']} are not as expected")
 
     async def measure(
         self, start: Callable[[], Awaitable[None]], timeout_seconds: float
     ) -> tuple[Binds, float]:
-        """Start a scheduler and wait until all pods are bound, or none has been for a long time.
+        """Start a scheduler and wait until all pods are bound, or none has been for a minute.
 
         Returns:
             the binds, and the seconds from the start to the first.
@@ -214,7 +286,7 @@ class Backlog:
             await start()
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout_seconds):
-                    await binds.done.wait()
+                    await _done_or_stalled(binds)
         finally:
             watch.cancel()
             await asyncio.gather(watch, return_exceptions=True)
@@ -242,12 +314,20 @@ class Backlog:
         await admin.delete(TEMPLATES, "claim", NAMESPACE)
         names = [pod["metadata"]["name"] for pod in await admin.objects(PODS, NAMESPACE)]
         await admin.delete_all(PODS, names, NAMESPACE)
-        for _ in range(240):
-            claims = await admin.objects(CLAIMS, NAMESPACE)
-            if not claims:
-                return
+        left, since = await self._claims(), time.monotonic()
+        while left:
             await asyncio.sleep(0.5)
-        raise RuntimeError("claims of deleted pods stay")
+            now = await self._claims()
+            if now != left:
+                left, since = now, time.monotonic()
+            elif time.monotonic() - since > STALLED_SECONDS:
+                raise RuntimeError("claims of deleted pods stay")
+
+    async def _claims(self) -> int:
+        """How many claims there are."""
+        answer = await self.plane.admin.request("GET", f"{CLAIMS.path(NAMESPACE)}?limit=1")
+        remaining: int = answer["metadata"].get("remainingItemCount", 0)
+        return len(answer["items"] or ()) + remaining
 
     async def check(self) -> None:
         """Every device once; raises if not."""
@@ -261,6 +341,15 @@ class Backlog:
                 if device in seen:
                     raise RuntimeError(f"{device} was given twice")
                 seen.add(device)
+
+
+async def _done_or_stalled(binds: Binds) -> None:
+    seen, since = -1, time.monotonic()
+    while not binds.done.is_set() and time.monotonic() - since < STALLED_SECONDS:
+        if len(binds.times) != seen:
+            seen, since = len(binds.times), time.monotonic()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(binds.done.wait(), 1.0)
 
 
 async def write_bare(backlog: Backlog, concurrency: int = 32) -> None:
@@ -287,9 +376,9 @@ async def bind_bare(
     admin: Api, shape: Shape, claim: dict[str, Any], pod: dict[str, Any], index: int, per_node: int
 ) -> None:
     node, slot = divmod(index, per_node)
-    name = f"node-{node:05d}"
+    name = node_name(node)
     path = CLAIMS.path(NAMESPACE, claim["metadata"]["name"])
-    if objects.FINALIZER not in claim["metadata"].get("finalizers", []):
+    if not has_finalizer(claim):
         claim["metadata"]["finalizers"] = [objects.FINALIZER]
         claim = await admin.request("PUT", path, claim)
     results = [

@@ -1,6 +1,11 @@
-"""An extender that decides nothing: filter answers what came in, bind sends the three writes. The floor for ours."""
+"""An extender that decides nothing: filter answers what came in, bind sends the three writes. The floor for ours.
+
+It can answer as few nodes as ours does: the first so many. With one node it remembers its choice, as our forced choice does,
+so that no two pods are sent after the same device.
+"""
 
 import asyncio
+from itertools import islice
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,9 +20,20 @@ from tests.benchmarks import backlog as backlogs
 class DoNothingExtender:
     """Runs on loopback inside an async context."""
 
-    def __init__(self, plane: ControlPlane, backlog: backlogs.Backlog, port: int) -> None:
+    def __init__(
+        self, plane: ControlPlane, backlog: backlogs.Backlog, port: int, most: int = 0
+    ) -> None:
+        """Describe the extender.
+
+        Args:
+            plane: where binds are written.
+            backlog: whose pods come.
+            port: where it listens.
+            most: nodes that filter answers; 0: all that came in and have devices left.
+        """
         self._admin = plane.admin
-        self._backlog = backlog
+        self._slots = Slots(backlogs.DEVICES_PER_NODE // backlog.shape.devices, most)
+        self._shape = backlog.shape
         self._claims: dict[str, dict[str, Any]] = {}
         config = uvicorn.Config(
             self._app,
@@ -30,7 +46,6 @@ class DoNothingExtender:
         )
         self._server = uvicorn.Server(config)
         self._task: asyncio.Task[None] | None = None
-        self._used: dict[str, int] = {}
 
     async def __aenter__(self) -> Self:
         for claim in await self._admin.objects(CLAIMS, backlogs.NAMESPACE):
@@ -66,23 +81,61 @@ class DoNothingExtender:
 
     async def _answer(self, verb: str, args: dict[str, Any]) -> Any:
         if verb == "filter":
-            # A node that has given all its devices away must not be answered, or kube-scheduler would choose it for ever.
-            per_node = backlogs.DEVICES_PER_NODE // self._backlog.shape.devices
-            free = [name for name in args["NodeNames"] if self._used.get(name, 0) < per_node]
+            free = self._slots.free(args["Pod"]["metadata"]["uid"], args["NodeNames"])
             return {"NodeNames": free, "FailedNodes": {}, "Error": ""}
         if verb == "prioritize":
             return [{"Host": name, "Score": 0} for name in args["NodeNames"]]
         if verb == "preempt":
             return {"NodeNameToMetaVictims": {}}
-        node = args["Node"]
-        slot = self._used.get(node, 0)
-        per_node = backlogs.DEVICES_PER_NODE // self._backlog.shape.devices
-        if slot >= per_node:
+        uid, node = args["PodUID"], args["Node"]
+        slot = self._slots.take(uid, node)
+        if slot is None:
             return {"Error": "no device left"}
-        self._used[node] = slot + 1
-        pod = {"metadata": {"name": args["PodName"], "uid": args["PodUID"]}}
+        pod = {"metadata": {"name": args["PodName"], "uid": uid}}
+        per_node = self._slots.per_node
         index = int(node.rsplit("-", 1)[1]) * per_node + slot
-        await backlogs.bind_bare(
-            self._admin, self._backlog.shape, self._claims[args["PodUID"]], pod, index, per_node
-        )
+        await backlogs.bind_bare(self._admin, self._shape, self._claims[uid], pod, index, per_node)
         return {"Error": ""}
+
+
+class Slots:
+    """Which places for a pod's devices are taken, on nodes that are all alike.
+
+    Attributes:
+        per_node: places of a node.
+    """
+
+    def __init__(self, per_node: int, most: int) -> None:
+        self.per_node = per_node
+        self._most = most
+        self._used: dict[str, int] = {}
+        self._chosen: dict[str, tuple[str, int]] = {}  # pod uid -> node and slot, taken by filter
+
+    def free(self, uid: str, names: list[str]) -> list[str]:
+        """Nodes to answer. A full one must not be among them, or kube-scheduler would choose it for ever."""
+        if self._most == 1:
+            chosen = self._chosen.get(uid)
+            return self._choose(uid, names) if chosen is None else [chosen[0]]
+        used, per_node = self._used, self.per_node
+        free = (name for name in names if used.get(name, 0) < per_node)
+        return list(islice(free, self._most) if self._most else free)
+
+    def _choose(self, uid: str, names: list[str]) -> list[str]:
+        for name in names:
+            slot = self._take(name)
+            if slot is not None:
+                self._chosen[uid] = (name, slot)
+                return [name]
+        return []
+
+    def take(self, uid: str, node: str) -> int | None:
+        """Take a place of a node for a pod, if there is one."""
+        chosen = self._chosen.get(uid)
+        return chosen[1] if chosen is not None else self._take(node)
+
+    def _take(self, node: str) -> int | None:
+        slot = self._used.get(node, 0)
+        if slot >= self.per_node:
+            return None
+        self._used[node] = slot + 1
+        return slot

@@ -1,22 +1,39 @@
 """Pods bound a second on a backlog: ours, the in-tree scheduler, and the bare writes, in one run on one control plane.
 
 Every client has qps and burst of 5,000 and is in the API priority level `exempt` (system:masters): at kube-scheduler's
-default of 50 qps its figure would say nothing.
+default of 50 qps its figure would say nothing. The sides take turns, so that all of them see the same hour of the machine.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
+import os
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
-from e2e.harness.controlplane import ControlPlane, KubeScheduler, build
+import yaml
+
+from e2e.harness.controlplane import ControlPlane, build
 from e2e.harness.process import free_port
 from e2e.harness.service import Command, Service, scheduler_config
-from tests.benchmarks.backlog import SHAPES, Backlog, Binds, Shape, make_cluster, write_bare
+from tests.benchmarks.backlog import (
+    DEVICES_PER_NODE,
+    SHAPES,
+    Backlog,
+    Binds,
+    Shape,
+    make_cluster,
+    set_finalizer_at_creation,
+    write_bare,
+)
 from tests.benchmarks.donothing import DoNothingExtender
-from tests.benchmarks.row import Row
+from tests.benchmarks.plan import Plan, Series, report_all
 
 CONNECTION = {"qps": 5000, "burst": 5000}
-LEVEL = {"api_priority_level": "exempt", "qps": 5000}
-TIMEOUT_SECONDS = 600.0
+LEVEL: dict[str, object] = {"api_priority_level": "exempt", "qps": 5000}
+TIMEOUT_SECONDS = 900.0
+SHORTLIST = 100
+OURS = "dra-scheduler"
 
 
 def in_tree_config(name: str) -> dict[str, Any]:
@@ -31,38 +48,82 @@ def in_tree_config(name: str) -> dict[str, Any]:
 
 
 class Bench:
-    """One control plane with one cluster, on which runs follow each other."""
+    """One control plane with one cluster, on which runs follow each other.
+
+    Attributes:
+        plane: the control plane.
+        first_bind_seconds: of the last run, from the start of the scheduler.
+        finalizers: whether claims get the finalizer when they are created.
+        has_failed: whether some run did.
+    """
 
     def __init__(self, plane: ControlPlane) -> None:
         self.plane = plane
+        self.has_failed = False
         self.first_bind_seconds = 0.0
+        self.finalizers = False
 
     async def run(self, shape: Shape, pods: int, scheduler: str, go: "Runner") -> float:
-        """Make a backlog, let one scheduler work it off, remove it; returns pods a second."""
-        backlog = Backlog(self.plane, shape, pods, scheduler)
-        await backlog.create()
-        binds: Binds = await go(self, backlog)
-        await backlog.check()
-        await backlog.remove()
-        if len(binds.times) < pods:
-            raise RuntimeError(f"{scheduler}: {len(binds.times)} of {pods} pods were bound")
+        """Make a backlog, let one scheduler work it off, remove it, whatever happens; returns pods a second.
+
+        Raises:
+            RuntimeError: not all pods were bound, or a device was given twice.
+        """
+        backlog = Backlog(self.plane, shape, pods, scheduler, finalizers=self.finalizers)
+        try:
+            await backlog.create()
+            binds: Binds = await go(self, backlog)
+            await backlog.check()
+            if len(binds.times) < pods:
+                raise RuntimeError(f"{len(binds.times)} of {pods} pods were bound")
+        except Exception as error:
+            self.has_failed = True
+            error.add_note(f"logs: {self.plane.folder}")
+            raise
+        finally:
+            await backlog.remove()
         return binds.pods_per_second
+
+    async def heed_finalizers(self, on: bool) -> None:
+        """Whether claims get the finalizer when they are created, from now on."""
+        if self.finalizers is not on:
+            await set_finalizer_at_creation(self.plane.admin, on=on)
+            self.finalizers = on
 
 
 Runner = Callable[[Bench, Backlog], Awaitable[Binds]]
 
 
+@asynccontextmanager
+async def bench_with(nodes: int) -> AsyncIterator[Bench]:
+    """A control plane with so many nodes. Its folder stays only when something goes wrong."""
+    async with ControlPlane(await build()) as plane:
+        await make_cluster(plane.admin, nodes)
+        bench = Bench(plane)
+        yield bench
+    if not bench.has_failed:
+        shutil.rmtree(plane.folder, ignore_errors=True)
+
+
 async def in_tree(bench: Bench, backlog: Backlog) -> Binds:
     """The peer."""
-    scheduler: list[KubeScheduler] = []
+    config = in_tree_config(backlog.scheduler)
+    return await _with_scheduler(bench, backlog, "kube-scheduler-peer", config)
 
+
+async def _with_scheduler(
+    bench: Bench, backlog: Backlog, name: str, config: dict[str, Any], flags: tuple[str, ...] = ()
+) -> Binds:
     async def start() -> None:
-        config = in_tree_config(backlog.scheduler)
         identity = bench.plane.admin_identity
-        scheduler.append(await bench.plane.start_scheduler("kube-scheduler-peer", config, identity))
+        await bench.plane.start_scheduler(name, config, identity, flags=flags)
 
-    binds, bench.first_bind_seconds = await backlog.measure(start, TIMEOUT_SECONDS)
-    await scheduler[0].stop()
+    try:
+        binds, bench.first_bind_seconds = await backlog.measure(start, TIMEOUT_SECONDS)
+    finally:
+        process = bench.plane.processes.get(name)
+        if process is not None:
+            await process.stop()
     return binds
 
 
@@ -71,8 +132,10 @@ def ours(command: Command, *flags: str) -> Runner:
 
     async def go(bench: Bench, backlog: Backlog) -> Binds:
         service = _service(bench, command, (f"--scheduler-name={backlog.scheduler}", *flags))
-        binds, bench.first_bind_seconds = await backlog.measure(service.start, TIMEOUT_SECONDS)
-        await service.stop()
+        try:
+            binds, bench.first_bind_seconds = await backlog.measure(service.start, TIMEOUT_SECONDS)
+        finally:
+            await service.stop()
         return binds
 
     return go
@@ -80,11 +143,14 @@ def ours(command: Command, *flags: str) -> Runner:
 
 def _service(bench: Bench, command: Command, flags: tuple[str, ...]) -> Service:
     plane = bench.plane
+    # The code of this checkout, if that is not the one that is installed.
+    env = {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else None
     return Service(
         command,
         plane.kubeconfig(plane.admin_identity),
         plane.folder,
         flags=("--leader-elect=false", *flags),
+        env=env,
     )
 
 
@@ -96,13 +162,42 @@ async def bare(bench: Bench, backlog: Backlog) -> Binds:
     return binds
 
 
-def extender(profile: str) -> Runner:
+@dataclass(frozen=True)
+class Answers:
+    """How many nodes filter answers.
+
+    Attributes:
+        name: for the table.
+        most: for the do-nothing extender; 0: all.
+        settings: ours, of the section `extender` in the configuration file.
+    """
+
+    name: str
+    most: int
+    settings: dict[str, object]
+
+
+ANSWERS = (
+    Answers("all feasible nodes", 0, {}),
+    Answers(f"shortlist of {SHORTLIST}", SHORTLIST, {"filterShortlist": SHORTLIST}),
+    Answers("forced choice", 1, {"forcedChoice": True}),
+)
+
+
+def extender(profile: str, answers: Answers) -> Runner:
     """kube-scheduler with our extender."""
 
     async def go(bench: Bench, backlog: Backlog) -> Binds:
-        service = _service(bench, "extender", (f"--profile={profile}",))
-        await service.start()
+        config = bench.plane.folder / f"extender-{profile}-{answers.most}.yaml"
+        settings = {
+            "apiVersion": "dra-scheduler.dev/v1alpha1",
+            "kind": "SchedulerConfiguration",
+            "extender": {"profile": profile, **answers.settings},
+        }
+        config.write_text(yaml.safe_dump(settings))
+        service = _service(bench, "extender", (f"--config={config}",))
         try:
+            await service.start()
             return await _with_kube_scheduler(bench, backlog, service.url, profile)
         finally:
             await service.stop()
@@ -110,12 +205,12 @@ def extender(profile: str) -> Runner:
     return go
 
 
-def do_nothing(profile: str) -> Runner:
+def do_nothing(profile: str, answers: Answers) -> Runner:
     """kube-scheduler with an extender that decides nothing: it only sends the writes."""
 
     async def go(bench: Bench, backlog: Backlog) -> Binds:
         port = free_port()
-        async with DoNothingExtender(bench.plane, backlog, port):
+        async with DoNothingExtender(bench.plane, backlog, port, answers.most):
             return await _with_kube_scheduler(bench, backlog, f"http://127.0.0.1:{port}", profile)
 
     return go
@@ -127,96 +222,124 @@ async def _with_kube_scheduler(bench: Bench, backlog: Backlog, url: str, profile
     config["clientConnection"] = CONNECTION
     for each in config["profiles"]:
         each["schedulerName"] = backlog.scheduler
-    scheduler: list[KubeScheduler] = []
-
-    async def start() -> None:
-        scheduler.append(
-            await bench.plane.start_scheduler(
-                f"kube-scheduler-{profile}",
-                config,
-                bench.plane.admin_identity,
-                flags=flags,
-            )
-        )
-
-    binds, bench.first_bind_seconds = await backlog.measure(start, TIMEOUT_SECONDS)
-    await scheduler[0].stop()
-    return binds
+    return await _with_scheduler(bench, backlog, f"kube-scheduler-{profile}", config, flags)
 
 
-async def standalone(nodes: int, pods: int, repetitions: int, shapes: int) -> list[Row]:
-    """`throughput-standalone` and `api-bound`."""
-    rows: list[Row] = []
-    async with ControlPlane(await build()) as plane:
-        await make_cluster(plane.admin, nodes)
-        bench = Bench(plane)
-        for shape in SHAPES[:shapes]:
-            count = min(pods, nodes * 8 * 7 // (8 * shape.devices))
-            figures: dict[str, list[float]] = {"ours": [], "peer": [], "bare": []}
-            for _ in range(repetitions):
-                figures["peer"].append(await bench.run(shape, count, "in-tree", in_tree))
-                figures["bare"].append(await bench.run(shape, count, "bare", bare))
-                figures["ours"].append(await bench.run(shape, count, "dra-scheduler", ours("run")))
-            name = "throughput-standalone" if nodes < 1000 else f"throughput-standalone-{nodes}"
-            rows.extend(
-                _standalone_rows(name, f"{nodes} nodes, {count} pods, {shape.name}", figures)
-            )
-    return rows
+def fitting_pods(nodes: int, shape: Shape, wanted: int) -> int:
+    """How many pods a backlog has at most: an eighth of the devices stays free."""
+    return min(wanted, nodes * (DEVICES_PER_NODE - 1) // shape.devices)
 
 
-def _standalone_rows(name: str, shape: str, figures: dict[str, list[float]]) -> Iterator[Row]:
-    yield Row(
-        name, f"{shape}, peer in-tree", figures["ours"], figures["peer"], "pods/s", notes=LEVEL
-    )
-    yield Row(
-        "api-bound" if name == "throughput-standalone" else name,
-        f"{shape}, peer bare writes",
-        figures["ours"],
-        figures["bare"],
-        "pods/s",
-        reach=0.7,
-        notes=LEVEL,
-    )
+async def standalone(
+    plan: Plan, name: str, nodes: int, pods: int, variants: tuple[tuple[Shape, bool], ...]
+) -> None:
+    """`throughput-standalone` and `api-bound`.
+
+    Args:
+        plan: how.
+        name: of the bench.
+        nodes: in the cluster.
+        pods: in a backlog, at most.
+        variants: shape of the claims, and whether they get the finalizer when they are created.
+    """
+    failures: list[str] = []
+    async with bench_with(nodes) as bench:
+        for shape, finalizers in variants:
+            count = fitting_pods(nodes, shape, pods)
+            series = Series(name)
+            try:
+                await bench.heed_finalizers(finalizers)
+                for repetition in range(plan.repetitions):
+                    for side, scheduler, go in (
+                        ("in-tree", "in-tree", in_tree),
+                        ("bare", "bare", bare),
+                        ("ours", OURS, ours("run")),
+                    ):
+                        measured = bench.run(shape, count, scheduler, go)
+                        if await series.take(side, repetition, measured):
+                            series.keep(f"{side} first", repetition, bench.first_bind_seconds)
+            finally:
+                report_standalone(plan, series, nodes, count, shape, finalizers=finalizers)
+            failures += series.failures
+    Series(name, failures).end()
 
 
-async def with_extender(nodes: int, pods: int, repetitions: int) -> list[Row]:
-    """`throughput-extender`: both profiles against in-tree and a do-nothing extender."""
-    rows: list[Row] = []
-    shape = SHAPES[0]
-    async with ControlPlane(await build()) as plane:
-        await make_cluster(plane.admin, nodes)
-        bench = Bench(plane)
-        figures: dict[str, list[float]] = {}
-        for _ in range(repetitions):
-            for name, scheduler, go in (
-                ("in-tree", "in-tree", in_tree),
-                ("do-nothing", "fast", do_nothing("fast")),
-                ("fast", "fast", extender("fast")),
-                ("safe", "safe", extender("safe")),
-            ):
-                figures.setdefault(name, []).append(await bench.run(shape, pods, scheduler, go))
+def report_standalone(
+    plan: Plan, series: Series, nodes: int, pods: int, shape: Shape, *, finalizers: bool
+) -> None:
+    """The rows of one variant."""
     where = f"{nodes} nodes, {pods} pods, {shape.name}"
-    rows.append(
-        Row(
-            "throughput-extender",
-            f"{where}, profile fast, peer do-nothing extender",
-            figures["fast"],
-            figures["do-nothing"],
-            "pods/s",
-            reach=0.85,
+    writes = "three"
+    if finalizers:
+        where, writes = f"{where}, finalizer at creation", "two"
+    is_large = series.name.endswith("-2000")
+    wanted = 6 if is_large else 3
+    rows = [
+        series.row(f"{where}, peer in-tree", "ours", "in-tree", notes={**LEVEL, "wanted": wanted}),
+        series.row(
+            f"{where}, peer {writes} bare writes a pod",
+            "ours",
+            "bare",
+            bench=series.name if is_large else "api-bound",
+            reach=0.7,
             notes=LEVEL,
-        )
-    )
-    for profile, reach in (("fast", None), ("safe", 0.75)):
+        ),
+    ]
+    if is_large:
+        in_tree_seconds = [round(seconds, 2) for seconds in series.of("in-tree first")]
         rows.append(
-            Row(
-                "throughput-extender",
-                f"{where}, profile {profile}, peer in-tree",
-                figures[profile],
-                figures["in-tree"],
-                "pods/s",
-                reach=reach,
-                notes=LEVEL,
+            series.row(
+                f"{where}, start of the process to first bind",
+                "ours first",
+                None,
+                "s",
+                better="lower",
+                reach=2.0,
+                notes={**LEVEL, "in_tree_seconds": in_tree_seconds},
             )
         )
-    return rows
+    report_all(plan, rows)
+
+
+async def with_extender(plan: Plan, name: str, nodes: int, pods: int) -> None:
+    """`throughput-extender`: both profiles against in-tree, and against an extender that does nothing."""
+    shape = SHAPES[0]
+    count = fitting_pods(nodes, shape, pods)
+    series = Series(name)
+    runs: list[tuple[str, str, Runner]] = [("in-tree", "in-tree", in_tree)]
+    for answers in ANSWERS:
+        runs += [
+            (f"do-nothing, {answers.name}", "fast", do_nothing("fast", answers)),
+            (f"fast, {answers.name}", "fast", extender("fast", answers)),
+        ]
+    runs.append(("safe", "safe", extender("safe", ANSWERS[0])))
+    try:
+        async with bench_with(nodes) as bench:
+            for repetition in range(plan.repetitions):
+                for side, scheduler, go in runs:
+                    measured = bench.run(shape, count, scheduler, go)
+                    await series.take(side, repetition, measured)
+    finally:
+        report_extender(plan, series, f"{nodes} nodes, {count} pods, {shape.name}")
+    series.end()
+
+
+def report_extender(plan: Plan, series: Series, where: str) -> None:
+    """All rows of `throughput-extender`."""
+    for answers in ANSWERS:
+        side, shape = f"fast, {answers.name}", f"{where}, profile fast, {answers.name}"
+        rows = [
+            series.row(
+                f"{shape}, peer do-nothing extender that answers as many",
+                side,
+                f"do-nothing, {answers.name}",
+                reach=0.85,
+                notes=LEVEL,
+            ),
+            series.row(f"{shape}, peer in-tree", side, "in-tree", notes=LEVEL),
+        ]
+        report_all(plan, rows)
+    safe = series.row(
+        f"{where}, profile safe, peer in-tree", "safe", "in-tree", reach=0.75, notes=LEVEL
+    )
+    report_all(plan, [safe])

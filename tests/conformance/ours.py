@@ -33,7 +33,7 @@ class Question(msgspec.Struct, kw_only=True, rename="camel"):
     taint_rules: list[DeviceTaintRule] = []
 
 
-def _node(raw: msgspec.Raw) -> Node:
+def node_of(raw: msgspec.Raw) -> Node:
     body = msgspec.json.decode(raw)
     metadata = body["metadata"]
     return Node(
@@ -52,7 +52,7 @@ def decode(question: Json) -> Question:
     return _DECODER.decode(msgspec.json.encode(question))
 
 
-def _snapshot(typed: Question, features: Features) -> Snapshot:
+def snapshot_of(typed: Question, features: Features) -> Snapshot:
     rules = typed.taint_rules if features.device_taints and features.device_taint_rules else ()
     return Snapshot(
         slices=SliceIndex.build(typed.slices, rules),
@@ -69,16 +69,17 @@ def ask_ours(question: Json, cel: Compiler) -> outcomes.Outcome:
     features = features_of(typed.features)
     return allocate(
         typed.claims,
-        _node(typed.node),
-        _snapshot(typed, features),
+        node_of(typed.node),
+        snapshot_of(typed, features),
         features=features,
         cel=cel,
         budget=None,
-        new_share_id=_new_share_id(),
+        new_share_id=share_ids(),
     )
 
 
-def _new_share_id() -> NewShareID:
+def share_ids() -> NewShareID:
+    """Ids that count from one."""
     numbers = itertools.count(1)
     return lambda _claim, _request, _device: f"00000000-0000-4000-9000-{next(numbers):012d}"
 
@@ -91,8 +92,8 @@ def faults(question: Json, answer: Json, cel: Compiler) -> list[str]:
     found = verify(
         typed.claims,
         allocations,
-        _node(typed.node),
-        _snapshot(typed, features),
+        node_of(typed.node),
+        snapshot_of(typed, features),
         features=features,
         cel=cel,
     )
@@ -101,7 +102,11 @@ def faults(question: Json, answer: Json, cel: Compiler) -> list[str]:
 
 def ours(question: Json, cel: Compiler) -> Json:
     """Our answer in the oracle's form, with `dependsOnNode` for fatal ones."""
-    outcome = ask_ours(question, cel)
+    return answer_of(ask_ours(question, cel))
+
+
+def answer_of(outcome: outcomes.Outcome) -> Json:
+    """An outcome in the oracle's form, with `dependsOnNode` for fatal ones."""
     match outcome:
         case outcomes.Allocated(allocations):
             results = msgspec.json.decode(msgspec.json.encode(allocations, enc_hook=enc_hook))
