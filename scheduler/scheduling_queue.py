@@ -6,7 +6,8 @@
       |                 +--failed--> unschedulable --event, sweep--> backing off or active
       +-- backoff over
 
-Every pod is in exactly one place. Events that arrive while a pod is in flight are kept and replayed when it fails: what
+A pod with scheduling gates, or whose generated claims are still to come, is gated: that is no attempt and costs no
+backoff. Every pod is in exactly one place. Events that arrive while a pod is in flight are kept and replayed when it fails: what
 happened during the attempt may be what the attempt missed. The log of events is bounded; a pod whose events are no
 longer all there counts as woken.
 
@@ -26,6 +27,9 @@ from scheduler.model import Change, ClaimRecord, Pod
 INITIAL_BACKOFF_SECONDS: Final = 1.0
 MAX_BACKOFF_SECONDS: Final = 10.0
 FLUSH_AFTER_SECONDS: Final = 300.0
+CLAIM_PATIENCE_SECONDS: Final = (
+    30.0  # then a pod whose claims do not come is tried, so that its owner hears why
+)
 MAX_EVENTS: Final = 4096
 MAX_PODS: Final = 100_000
 
@@ -98,15 +102,18 @@ class SchedulingQueue:
         self,
         claims_resolve: Callable[[Pod], bool] = lambda pod: True,
         *,
+        awaits_claims: Callable[[Pod], bool] = lambda pod: False,
         max_pods: int = MAX_PODS,
     ) -> None:
         """Make an empty queue.
 
         Args:
             claims_resolve: whether all claims of a pod exist now; asked before a claim event wakes it.
+            awaits_claims: whether generated claims of a pod are still to come; it is gated until they are there.
             max_pods: pods to take in; more are refused, and must be offered again later.
         """
         self._claims_resolve = claims_resolve
+        self._awaits_claims = awaits_claims
         self._max_pods = max_pods
         self._pods: dict[str, QueuedPod] = {}
         self._active: list[tuple[float, float, int, str]] = []
@@ -115,6 +122,9 @@ class SchedulingQueue:
         self._by_claim: dict[
             str, dict[str, QueuedPod]
         ] = {}  # claim key -> uid -> unschedulable pod
+        # Pods that are gated only by claims to come, and of those whose claims have names: claim key -> uid -> pod.
+        self._awaiting: dict[str, QueuedPod] = {}
+        self._awaited: dict[str, dict[str, QueuedPod]] = {}
         self._in_flight: dict[str, QueuedPod] = {}
         self._log: deque[_Logged] = deque()
         self._log_start = 0
@@ -154,8 +164,7 @@ class SchedulingQueue:
             return False
         queued = QueuedPod(pod, Place.GATED, now, claims=_claims(pod))
         self._pods[uid] = queued
-        if not pod.spec.scheduling_gates:
-            self._activate(queued)
+        self._enter(queued)
         return True
 
     def update(self, pod: Pod, now: float) -> None:
@@ -163,6 +172,14 @@ class SchedulingQueue:
         uid = pod.metadata.uid
         queued = self._pods.get(uid)
         if queued is None:
+            return
+        if queued.place is Place.GATED:
+            self._unawait(queued)
+            if queued.pod.spec.scheduling_gates and not pod.spec.scheduling_gates:
+                queued.timestamp = now
+            queued.pod = pod
+            queued.claims = _claims(pod)
+            self._enter(queued)
             return
         events = own_events(queued.pod, pod)
         queued.pod = pod
@@ -173,11 +190,6 @@ class SchedulingQueue:
             queued.claims = _claims(pod)
             if is_parked:
                 self._park(queued)
-        if queued.place is Place.GATED:
-            if not pod.spec.scheduling_gates:
-                queued.timestamp = now
-                self._activate(queued)
-            return
         if pod.spec.scheduling_gates and queued.place is not Place.IN_FLIGHT:
             self._move(queued, Place.GATED)
             return
@@ -191,6 +203,7 @@ class SchedulingQueue:
             return
         queued.ticket = -1
         self._unpark(queued)
+        self._unawait(queued)
         self._in_flight.pop(uid, None)
         self._trim()
         self._compact()
@@ -274,6 +287,9 @@ class SchedulingQueue:
         for queued in list(self._unschedulable.values()):
             if now - queued.timestamp >= FLUSH_AFTER_SECONDS:
                 self._wake(queued, now)
+        for queued in list(self._awaiting.values()):
+            if now - queued.timestamp >= CLAIM_PATIENCE_SECONDS:
+                self._activate(queued)
 
     def next_at(self) -> float | None:
         """When the next backoff is over; None if no pod is backing off. Active pods are ready now."""
@@ -301,6 +317,9 @@ class SchedulingQueue:
             if len(self._log) > MAX_EVENTS:
                 self._log.popleft()
                 self._log_start += 1
+        for queued in list(self._awaited.get(logged.claim, {}).values()):
+            if not self._awaits_claims(queued.pod):
+                self._activate(queued)
         concerned: Collection[QueuedPod]
         if logged.pod_uid:
             own = self._unschedulable.get(logged.pod_uid)
@@ -332,6 +351,28 @@ class SchedulingQueue:
 
     # --- places -------------------------------------------------------------------------------------------------------
 
+    def _enter(self, queued: QueuedPod) -> None:
+        """Let a pod in that has not been tried, or gate it."""
+        uid = queued.pod.metadata.uid
+        if queued.pod.spec.scheduling_gates:
+            return
+        if not self._awaits_claims(queued.pod):
+            self._activate(queued)
+            return
+        self._awaiting[uid] = queued
+        for claim in queued.claims:
+            self._awaited.setdefault(claim, {})[uid] = queued
+
+    def _unawait(self, queued: QueuedPod) -> None:
+        uid = queued.pod.metadata.uid
+        if self._awaiting.pop(uid, None) is None:
+            return
+        for claim in queued.claims:
+            pods = self._awaited[claim]
+            del pods[uid]
+            if not pods:
+                del self._awaited[claim]
+
     def _park(self, queued: QueuedPod) -> None:
         uid = queued.pod.metadata.uid
         self._unschedulable[uid] = queued
@@ -359,6 +400,7 @@ class SchedulingQueue:
         queued.ticket = self._tickets
         queued.place = place
         self._unpark(queued)
+        self._unawait(queued)
 
     def _activate(self, queued: QueuedPod) -> None:
         self._move(queued, Place.ACTIVE)

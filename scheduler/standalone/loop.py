@@ -191,7 +191,7 @@ class StandaloneLoop:
         self._search_seconds = core.settings.allocation.timeout_seconds
         self._searched: dict[str, float] = {}  # pod UID -> seconds of slow searches in this attempt
         self._resumed: deque[QueuedPod] = deque()  # pods whose slow search has ended
-        self.queue = SchedulingQueue(self._claims_resolve)
+        self.queue = SchedulingQueue(self._claims_resolve, awaits_claims=self._awaits_claims)
 
     async def run(self) -> None:
         """Schedule until `stop`. Binds under way go on; the binder knows them."""
@@ -238,6 +238,21 @@ class StandaloneLoop:
 
     def _claims_resolve(self, pod: Pod) -> bool:
         return not isinstance(resolve_claims(pod, self._cache), Status)
+
+    def _awaits_claims(self, pod: Pod) -> bool:
+        """Whether the claim controller, or our watch of claims, has yet to come as far as this pod."""
+        made = {
+            each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses or ()
+        }
+        for entry in pod.spec.resource_claims or ():
+            if entry.resource_claim_template_name is None:
+                continue
+            if entry.name not in made:
+                return True
+            name = made[entry.name]
+            if name is not None and self._cache.claim(pod.metadata.namespace, name) is None:
+                return True
+        return False
 
     def _take_in_all(self) -> None:
         """Queue every pod of ours that is not here yet: at the start, and for what a full queue refused."""

@@ -23,11 +23,13 @@ from scheduler.model import (
     Kind,
     Pod,
     PodCondition,
+    PodResourceClaim,
+    PodResourceClaimStatus,
     PodStatus,
     Taint,
     Toleration,
 )
-from scheduler.scheduling_queue import MAX_EVENTS, Place, SchedulingQueue
+from scheduler.scheduling_queue import CLAIM_PATIENCE_SECONDS, MAX_EVENTS, Place, SchedulingQueue
 from tests.pods import node_object, pod
 
 
@@ -153,6 +155,91 @@ def test_gates_put_back_take_the_pod_out() -> None:
 
     assert popped(queue, 1.0) == []
     assert place(queue, pod()) is Place.GATED
+
+
+class Claims:
+    """Claims that a pod waits for until they are here."""
+
+    def __init__(self) -> None:
+        self.here: set[str] = set()
+
+    def awaited_by(self, waiting: Pod) -> bool:
+        made = waiting.status.resource_claim_statuses or ()
+        return not made or any(each.resource_claim_name not in self.here for each in made)
+
+
+def waiting_for_claim(*, made: str | None = None) -> Pod:
+    statuses = (
+        () if made is None else (PodResourceClaimStatus(name="gpu", resource_claim_name=made),)
+    )
+    entry = PodResourceClaim(name="gpu", resource_claim_template_name="t")
+    waiting = pod("p")
+    return msgspec.structs.replace(
+        waiting,
+        spec=msgspec.structs.replace(waiting.spec, resource_claims=(entry,)),
+        status=PodStatus(resource_claim_statuses=statuses),
+    )
+
+
+@pytest.mark.parametrize("is_claim_first", [True, False])
+def test_a_pod_whose_claim_is_still_to_come_enters_with_it_and_without_backoff(
+    is_claim_first: bool,
+) -> None:
+    claims = Claims()
+    queue = SchedulingQueue(awaits_claims=claims.awaited_by)
+    queue.add(waiting_for_claim(), 0.0)
+    assert popped(queue, 0.0) == []
+    assert place(queue, waiting_for_claim()) is Place.GATED
+
+    def claim_comes() -> None:
+        claims.here.add("c")
+        queue.on_change(Change(Kind.RESOURCE_CLAIM, None, FREE), 0.1)
+
+    if is_claim_first:
+        claim_comes()
+        queue.update(waiting_for_claim(made="c"), 0.2)
+    else:
+        queue.update(waiting_for_claim(made="c"), 0.1)
+        assert popped(queue, 0.1) == []
+        claim_comes()
+
+    assert popped(queue, 0.2) == ["p"]
+
+
+def test_another_claim_does_not_let_the_pod_in() -> None:
+    claims = Claims()
+    queue = SchedulingQueue(awaits_claims=claims.awaited_by)
+    queue.add(waiting_for_claim(made="other"), 0.0)
+
+    claims.here.add("c")
+    queue.on_change(Change(Kind.RESOURCE_CLAIM, None, FREE), 0.1)
+
+    assert popped(queue, 0.1) == []
+
+
+def test_a_pod_whose_claim_does_not_come_is_tried_so_that_its_owner_hears_why() -> None:
+    queue = SchedulingQueue(awaits_claims=Claims().awaited_by)
+    queue.add(waiting_for_claim(made="c"), 0.0)
+    queue.sweep(CLAIM_PATIENCE_SECONDS - 1.0)
+    assert popped(queue, CLAIM_PATIENCE_SECONDS) == []
+
+    queue.sweep(CLAIM_PATIENCE_SECONDS)
+
+    assert popped(queue, CLAIM_PATIENCE_SECONDS) == ["p"]
+
+
+def test_a_pod_that_waits_for_its_claim_can_be_deleted_and_come_back() -> None:
+    claims = Claims()
+    queue = SchedulingQueue(awaits_claims=claims.awaited_by)
+    queue.add(waiting_for_claim(made="c"), 0.0)
+    queue.delete(waiting_for_claim().metadata.uid)
+    claims.here.add("c")
+    queue.on_change(Change(Kind.RESOURCE_CLAIM, None, FREE), 0.1)
+    assert popped(queue, 0.1) == []
+
+    queue.add(waiting_for_claim(made="c"), 0.2)
+
+    assert popped(queue, 0.2) == ["p"]
 
 
 def test_adding_a_pod_twice_keeps_one() -> None:

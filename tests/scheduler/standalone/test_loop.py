@@ -228,6 +228,24 @@ async def test_a_claim_made_later_brings_the_pod_back() -> None:
         assert await it.node_of("p") == "n1"
 
 
+async def test_a_pod_waits_for_its_generated_claim_in_silence_and_without_backoff() -> None:
+    async with running(("n1", 1)) as it:
+        entry = {"name": "gpu", "resourceClaimTemplateName": "t"}
+        pod = await it.world.pod("p", resourceClaims=[entry])
+        uid = await uid_of(pod)
+        assert await it.condition("p") == ("", "")
+        assert it.place(uid) is Place.GATED
+
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid, "controller": True}
+        await it.world.claim("p-gpu", ownerReferences=[owner])
+        pod = await it.world.get(pods_path("p"))
+        pod["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": "p-gpu"}]
+        await it.world.put(pods_path("p", "status"), pod)
+
+        assert await it.node_of("p") == "n1"
+        assert it.core.events.of("p", "FailedScheduling") == []
+
+
 async def test_a_condition_is_not_written_twice() -> None:
     async with running(("n1", 0)) as it:
         await it.world.claim("c")
