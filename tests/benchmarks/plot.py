@@ -9,7 +9,7 @@ from typing import Final
 
 WIDTH: Final = 720
 HEIGHT: Final = 420
-LEFT, RIGHT, TOP, BOTTOM = 70, 24, 52, 92
+LEFT, RIGHT, TOP, BOTTOM = 70, 34, 52, 92
 # Told apart without colours, too: by their dashes.
 STYLES: Final = (("#1f5fbf", ""), ("#c2410c", "7 4"), ("#15803d", "2 3"), ("#6b21a8", "9 3 2 3"))
 TICKS: Final = 6

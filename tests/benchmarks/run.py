@@ -51,11 +51,11 @@ async def _api_bound(plan: Plan) -> None:
 
 
 async def _extender(plan: Plan) -> None:
-    await throughput.with_extender(plan, "throughput-extender", 500, plan.backlog(600, 3_500))
+    await throughput.with_extender(plan, "throughput-extender", 500, plan.backlog(500, 3_500))
 
 
 async def _extender_5000(plan: Plan) -> None:
-    pods = plan.backlog(250, 1_000)
+    pods = plan.backlog(200, 1_000)
     await throughput.with_extender(plan, "throughput-extender-5000", 5_000, pods)
 
 
