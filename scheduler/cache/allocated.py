@@ -7,14 +7,15 @@ a share id occupies that share and its consumed capacity, any other the whole de
 Source: scheduler-and-claims 1.9; dra-allocator 2.1; reliability 2.1 W3 and F32.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from allocator.model.claims import AllocationResult
 from allocator.model.devices import DeviceID, PoolID
 from allocator.quantity import Quantity
 from allocator.snapshot import AllocatedState, PoolUsage
+from scheduler.cache.layered import LayeredMap
 
 
 class Use(NamedTuple):
@@ -59,40 +60,92 @@ class Conflict:
 
 
 _NO_USES: Final[tuple[Use, ...]] = ()
+_NO_SHARES: Final[frozenset[str]] = frozenset()
+V = TypeVar("V", bound=Sized)
 
 
 class _Pool:
-    """Uses in one pool."""
+    """Uses in one pool, and what they come to: kept use by use, so that a change costs as little as its device.
 
-    __slots__ = ("uses",)
+    What `frozen` has given out is never changed: inner values are replaced, outer mappings copied.
+    """
+
+    __slots__ = ("_consumed", "_devices", "_frozen", "_shares", "_stale", "uses")
 
     def __init__(self) -> None:
         self.uses: dict[str, tuple[Use, ...]] = {}
+        self._devices: set[str] = set()
+        self._shares: dict[str, frozenset[str]] = {}
+        self._consumed: dict[str, dict[str, Quantity]] = {}
+        self._frozen = PoolUsage()
+        self._stale: set[str] = set()  # the parts that differ from `_frozen`
+
+    def add(self, use: Use) -> tuple[Use, ...]:
+        """Count a use; returns the others of its device."""
+        device = use.device
+        others = self.uses.get(device, _NO_USES)
+        self.uses[device] = (*others, use)
+        if use.share_id is None:
+            self._devices.add(device)
+            self._stale.add("devices")
+            return others
+        self._stale.update(("shares", "consumed"))
+        self._shares[device] = self._shares.get(device, _NO_SHARES) | {use.share_id}
+        if use.consumed:
+            self._consumed[device] = _plus(self._consumed.get(device, {}), use.consumed)
+        return others
+
+    def remove(self, use: Use) -> None:
+        """Count a use no more.
+
+        The device's capacity is added up again: a sum from which is subtracted has the same value as one to which the
+        amount was never added, but not the same precision, and upstream's rounding depends on that.
+        """
+        device = use.device
+        rest = tuple(other for other in self.uses[device] if other != use)
+        if rest:
+            self.uses[device] = rest
+        else:
+            del self.uses[device]
+        if use.share_id is None:
+            if all(other.share_id is not None for other in rest):
+                self._devices.discard(device)
+                self._stale.add("devices")
+            return
+        self._stale.update(("shares", "consumed"))
+        ids = frozenset(other.share_id for other in rest if other.share_id is not None)
+        _set_or_drop(self._shares, device, ids)
+        if use.consumed:
+            consumed: dict[str, Quantity] = {}
+            for other in rest:
+                consumed = _plus(consumed, other.consumed or {})
+            _set_or_drop(self._consumed, device, consumed)
 
     def frozen(self) -> PoolUsage:
-        exclusive: list[str] = []
-        shares: dict[str, frozenset[str]] = {}
-        consumed: dict[str, dict[str, Quantity]] = {}
-        for device, uses in self.uses.items():
-            if len(uses) == 1 and uses[0].share_id is None:
-                exclusive.append(device)
-                continue
-            ids = frozenset(use.share_id for use in uses if use.share_id is not None)
-            if len(ids) < len(uses) and any(use.share_id is None for use in uses):
-                exclusive.append(device)
-            if ids:
-                shares[device] = ids
-            if amounts := _sum_consumed(uses):
-                consumed[device] = amounts
-        return PoolUsage(frozenset(exclusive), shares, consumed)
+        """What is in use now; the parts that did not change are the same objects as before."""
+        old, stale = self._frozen, self._stale
+        self._frozen = PoolUsage(
+            frozenset(self._devices) if "devices" in stale else old.devices,
+            self._shares.copy() if "shares" in stale else old.shares,
+            self._consumed.copy() if "consumed" in stale else old.consumed,
+        )
+        stale.clear()
+        return self._frozen
 
 
-def _sum_consumed(uses: Sequence[Use]) -> dict[str, Quantity]:
-    total: dict[str, Quantity] = {}
-    for use in uses:
-        for name, amount in (use.consumed or {}).items():
-            total[name] = total[name] + amount if name in total else amount
-    return total
+def _plus(total: Mapping[str, Quantity], more: Mapping[str, Quantity]) -> dict[str, Quantity]:
+    """Both added up, as a new dict."""
+    result = dict(total)
+    for name, amount in more.items():
+        result[name] = result[name] + amount if name in result else amount
+    return result
+
+
+def _set_or_drop(mapping: dict[str, V], key: str, value: V) -> None:
+    if value:
+        mapping[key] = value
+    else:
+        mapping.pop(key, None)
 
 
 class AllocatedIndex:
@@ -110,7 +163,7 @@ class AllocatedIndex:
         self._counted: dict[str, tuple[Use, ...]] = {}
         self._pools: dict[PoolID, _Pool] = {}
         self._dirty: set[PoolID] = set()
-        self._frozen: dict[PoolID, PoolUsage] = {}
+        self._frozen: LayeredMap[PoolID, PoolUsage] = LayeredMap()
         self._state = AllocatedState(self._frozen)
         self.revision = 0
 
@@ -159,16 +212,13 @@ class AllocatedIndex:
     def state(self) -> AllocatedState:
         """What is in use, immutable; the same object while nothing changes. Only changed pools are made again."""
         if self._dirty:
-            pools = self._frozen.copy()
+            changes: dict[PoolID, PoolUsage | None] = {}
             for pool_id in self._dirty:
                 pool = self._pools.get(pool_id)
-                if pool is None:
-                    pools.pop(pool_id, None)
-                else:
-                    pools[pool_id] = pool.frozen()
+                changes[pool_id] = None if pool is None else pool.frozen()
             self._dirty.clear()
-            self._frozen = pools
-            self._state = AllocatedState(pools)
+            self._frozen = self._frozen.changed(changes)
+            self._state = AllocatedState(self._frozen)
         return self._state
 
     def uses(self, device: DeviceID) -> Sequence[Use]:
@@ -258,18 +308,12 @@ class AllocatedIndex:
         pool = self._pools.get(use.pool)
         if pool is None:
             pool = self._pools[use.pool] = _Pool()
-        others = pool.uses.get(use.device, _NO_USES)
-        pool.uses[use.device] = (*others, use)
         self._dirty.add(use.pool)
-        return others
+        return pool.add(use)
 
     def _remove(self, use: Use) -> None:
         pool = self._pools[use.pool]
-        rest = tuple(other for other in pool.uses[use.device] if other != use)
-        if rest:
-            pool.uses[use.device] = rest
-        else:
-            del pool.uses[use.device]
+        pool.remove(use)
         if not pool.uses:
             del self._pools[use.pool]
         self._dirty.add(use.pool)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Set
 from typing import Final, NamedTuple
 
 from allocator.model.nodes import Node
+from scheduler.cache.layered import LayeredMap
 from scheduler.framework.resources import assigned_pod_requests, host_ports
 from scheduler.model import HostPort, NodeInfo, NodeObject, Pod
 
@@ -47,7 +48,7 @@ class NodeIndex:
         self._node_of: dict[str, str] = {}
         self._interned: dict[object, _Usage] = {}
         self._dirty: set[str] = set()
-        self._infos: dict[str, NodeInfo] = {}
+        self._infos: LayeredMap[str, NodeInfo] = LayeredMap()
         self.revision = 0
 
     @property
@@ -119,15 +120,15 @@ class NodeIndex:
         """All nodes by name in name order, immutable; only changed nodes are made again."""
         if not self._dirty:
             return self._infos
-        infos = self._infos.copy()  # unlike dict(...), fast also when nodes have been deleted
+        changes: dict[str, NodeInfo | None] = {}
         is_sorted = True
         for name in self._dirty:
             state = self._states.get(name)
             if state is None or state.node is None or state.for_allocator is None:
-                infos.pop(name, None)
+                changes[name] = None
                 continue
-            is_sorted = is_sorted and name in infos
-            infos[name] = NodeInfo(
+            is_sorted = is_sorted and name in self._infos
+            changes[name] = NodeInfo(
                 node=state.node,
                 for_allocator=state.for_allocator,
                 pods=dict(state.pods),
@@ -136,10 +137,9 @@ class NodeIndex:
                 generation=self.revision,
             )
         self._dirty.clear()
-        if not is_sorted:
-            infos = {name: infos[name] for name in sorted(infos)}
-        self._infos = infos
-        return infos
+        infos = self._infos.changed(changes)
+        self._infos = infos if is_sorted else LayeredMap(dict(sorted(infos.items())))
+        return self._infos
 
     def _state(self, name: str) -> _NodeState:
         state = self._states.get(name)

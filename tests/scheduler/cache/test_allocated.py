@@ -1,11 +1,15 @@
 """Which claim uses what: counted once a claim, and whoever gives a device twice is found (S1, F32)."""
 
+import copy
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from allocator.model.devices import DeviceID, PoolID
-from allocator.snapshot import NOTHING_USED, PoolUsage
-from scheduler.cache.allocated import AllocatedIndex
-from tests.builders import GPU_DRIVER, quantity, used
+from allocator.snapshot import NOTHING_USED, AllocatedState, PoolUsage
+from scheduler.cache.allocated import AllocatedIndex, _Pool
+from tests.builders import GPU_DRIVER, allocated_claim, quantity, used
 from tests.scheduler.cache.objects import allocation
 
 POOL = PoolID(GPU_DRIVER, "pool-1")
@@ -117,3 +121,72 @@ def test_a_conflict_ends_when_one_side_gives_way(index):
     index.set_written("b", None, None)
     assert index.conflicts("a") == []
     assert index.state().usage(POOL).devices == {"d1"}
+
+
+SHARES = [
+    used(device, share=share, consumed=consumed)
+    for device in ("d1", "d2")
+    for share, consumed in (
+        ("s1", {"mem": "1Gi", "cores": "1500m"}),
+        ("s2", {"mem": "9223372036854775807"}),
+        ("s3", {"cores": "0", "io": "0.5"}),
+        ("s4", None),
+        (None, None),
+    )
+]
+EVENTS = st.tuples(
+    st.sampled_from(("written", "held")),
+    st.sampled_from(("u1", "u2", "u3")),
+    st.lists(st.sampled_from(SHARES), max_size=4, unique_by=lambda one: (one.device, one.share_id)),
+)
+
+
+def precisely(usage: PoolUsage) -> object:
+    """Sums with what rounding depends on, which equality of quantities ignores."""
+    return {
+        device: {name: (one.nanos, one.exponent, one.small) for name, one in amounts.items()}
+        for device, amounts in usage.consumed.items()
+    }
+
+
+@given(st.lists(EVENTS, max_size=25))
+def test_running_sums_are_a_count_from_nothing_after_every_event(events):
+    index = AllocatedIndex()
+    known: dict[str, dict[str, list]] = {"written": {}, "held": {}}
+    given_out = []
+    for kind, uid, results in events:
+        known[kind][uid] = results
+        if kind == "written":
+            index.set_written(uid, allocation(*results) if results else None, None)
+        else:
+            index.set_held(uid, [allocation(*results)] if results else [])
+        fresh = AllocatedIndex()
+        for uses in index._pools.get(POOL, _Pool()).uses.values():  # in the order they are counted
+            for use in uses:
+                fresh._add(use)
+        usage, expected = index.state().usage(POOL), fresh.state().usage(POOL)
+        claims = [
+            allocated_claim(uid, *written, *only_held(known["held"].get(uid, ()), written))
+            for uid in ("u1", "u2", "u3")
+            for written in [known["written"].get(uid, [])]
+        ]
+        assert usage == expected == AllocatedState.from_claims(claims).usage(POOL)
+        assert precisely(usage) == precisely(expected)
+        given_out.append((usage, copy.deepcopy(usage)))
+    assert all(usage == was for usage, was in given_out)
+
+
+def only_held(held, written):
+    known = {(one.device, one.share_id) for one in written}
+    return [one for one in held if (one.device, one.share_id) not in known]
+
+
+def test_parts_of_a_pool_that_did_not_change_are_the_same_objects(index):
+    index.set_written("u1", allocation("d1"), 1)
+    index.set_written("u2", allocation(used("d2", share="s1", consumed={"mem": "1Gi"})), 2)
+    before = index.state().usage(POOL)
+    index.set_written("u3", allocation("d3"), 3)
+    after = index.state().usage(POOL)
+    assert after.devices == {"d1", "d3"}
+    assert after.shares is before.shares
+    assert after.consumed is before.consumed

@@ -1,0 +1,125 @@
+"""An immutable mapping from which a slightly different one is made without copying it all.
+
+The newest changes lie over a base that many versions share. When they become many, they are merged into a new base, so
+a change costs about the square root of the size: copying 5,000 entries for each of several changes a decision would
+cost more than the decision.
+"""
+
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from math import isqrt
+from typing import Any, Final, Generic, TypeVar, cast
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_FEWEST: Final = 16  # changes that are not worth merging, however small the base
+
+
+class _Gone:
+    """Lies over an entry that is not there any more."""
+
+
+_GONE: Final = _Gone()
+
+
+class LayeredMap(Mapping[K, V], Generic[K, V]):
+    """The mapping. Keys of the base come first, in its order; then those added since."""
+
+    __slots__ = ("_base", "_length", "_over")
+
+    def __init__(self, base: Mapping[K, V] | None = None) -> None:
+        """Make one of its own.
+
+        Args:
+            base: its entries; a dict is taken over and must not be changed any more.
+        """
+        self._base: dict[K, V] = base if isinstance(base, dict) else dict(base or {})
+        self._over: dict[K, V | _Gone] = {}
+        self._length = len(self._base)
+
+    def changed(self, changes: Mapping[K, V | None]) -> "LayeredMap[K, V]":
+        """This mapping with other values for some keys; None takes a key away."""
+        over = self._over.copy()
+        length = self._length
+        for key, value in changes.items():
+            length += (value is not None) - (key in self)
+            if value is not None:
+                over[key] = value
+            elif key in self._base:
+                over[key] = _GONE
+            else:
+                over.pop(key, None)
+        made: LayeredMap[K, V] = LayeredMap()
+        made._base, made._over, made._length = self._base, over, length
+        if len(over) > max(_FEWEST, isqrt(len(self._base))):
+            made._merge()
+        return made
+
+    def __getitem__(self, key: K) -> V:
+        found = self._over.get(key)
+        if found is None:
+            return self._base[key]
+        if found is _GONE:
+            raise KeyError(key)
+        return cast("V", found)
+
+    def get(self, key: K, default: Any = None) -> Any:
+        """The value of a key, or the default."""
+        found = self._over.get(key)
+        if found is None:
+            return self._base.get(key, default)
+        return default if found is _GONE else found
+
+    def __contains__(self, key: object) -> bool:
+        found = self._over.get(cast("K", key))
+        return key in self._base if found is None else found is not _GONE
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[K]:
+        return (key for key, _ in self._pairs()) if self._over else iter(self._base)
+
+    def items(self) -> ItemsView[K, V]:
+        """Keys and values."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[V]:
+        """Values in the order of the keys."""
+        return _Values(self)
+
+    def _pairs(self) -> Iterator[tuple[K, V]]:
+        if not self._over:
+            yield from self._base.items()
+            return
+        over, base = self._over, self._base
+        for key, value in base.items():
+            found = over.get(key, value)
+            if found is not _GONE:
+                yield key, cast("V", found)
+        for key, found in over.items():
+            if key not in base:
+                yield key, cast("V", found)
+
+    def _merge(self) -> None:
+        base = self._base.copy()
+        for key, value in self._over.items():
+            if value is _GONE:
+                base.pop(key, None)
+            else:
+                base[key] = cast("V", value)
+        self._base, self._over = base, {}
+
+
+class _Items(ItemsView[K, V]):
+    _mapping: LayeredMap[K, V]
+
+    def __iter__(self) -> Iterator[tuple[K, V]]:
+        return self._mapping._pairs()
+
+
+class _Values(ValuesView[V]):
+    _mapping: LayeredMap[Any, V]
+
+    def __iter__(self) -> Iterator[V]:
+        return (value for _, value in self._mapping._pairs())
