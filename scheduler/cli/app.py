@@ -23,6 +23,7 @@ COMMANDS: Final = (
     "validate",
     "cel",
     "top",
+    "bench",
     "scheduler_config",
     "serve",
 )

@@ -10,17 +10,14 @@ import orjson
 
 from allocator.model.hooks import enc_hook
 from e2e.harness.process import free_port
-from scheduler.cache.store import EventType, WatchEvent
 from scheduler.clock import SystemClock
 from scheduler.engine import Engine
 from scheduler.extender.app import ExtenderApp
 from scheduler.extender.service import ExtenderService
 from scheduler.framework.environment import Mode
-from scheduler.model import Kind
 from scheduler.web.server import make_server
-from tests.benchmarks.inmemory import BigCluster, environment, gpus
+from tests.benchmarks.inmemory import BigCluster, environment
 from tests.benchmarks.row import Row
-from tests.builders import resource_slice
 
 NODES = 5_000
 WARM_CALLS = 60
@@ -93,7 +90,7 @@ async def _measure() -> tuple[float, list[float]]:
             )
             cold = await _call(client, bodies[0])
             for index, body in enumerate(bodies[1:]):
-                _change_one_node(cluster, index)
+                cluster.set_devices(cluster.names[index], 2)
                 warm.append(await _call(client, body))
     finally:
         server.should_exit = True
@@ -110,12 +107,3 @@ async def _call(client: httpx.AsyncClient, body: bytes) -> float:
     if len(response.json().get("NodeNames") or ()) < NODES - 1:
         raise RuntimeError(response.text[:200])
     return seconds
-
-
-def _change_one_node(cluster: BigCluster, index: int) -> None:
-    name = cluster.names[index]
-    changed = resource_slice(f"{name}-gpus", *gpus(name, 2), pool=name, node=name)
-    version = 1_000_000 + index
-    metadata = msgspec.structs.replace(changed.metadata, resource_version=str(version))
-    changed = msgspec.structs.replace(changed, metadata=metadata)
-    cluster.cache.apply(WatchEvent(Kind.RESOURCE_SLICE, EventType.MODIFIED, changed, version))

@@ -38,7 +38,7 @@ def test_an_unexpected_failure_is_one_line_without_a_traceback(command, monkeypa
 
 def test_every_documented_command_is_there(command):
     listed = command("--help").out.split("Commands:")[1]
-    commands = "demo simulate explain validate cel top scheduler-config extender run"
+    commands = "demo simulate explain validate cel top bench scheduler-config extender run"
     for name in commands.split():
         assert f"\n  {name} " in listed
 
@@ -48,6 +48,8 @@ OFFLINE = [
     ["simulate", "-f", GOOD, "-o", "json"],
     ["validate", "-f", GOOD],
     ["cel", "true", "-f", GOOD],
+    ["bench", "--nodes", "2", "--pods", "2"],
+    ["bench", "-f", GOOD, "-o", "json"],
     ["scheduler-config"],
 ]
 
