@@ -5,7 +5,7 @@ a change costs about the square root of the size: copying 5,000 entries for each
 cost more than the decision.
 """
 
-from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from math import isqrt
 from typing import Any, Final, Generic, TypeVar, cast
 
@@ -78,28 +78,25 @@ class LayeredMap(Mapping[K, V], Generic[K, V]):
         return self._length
 
     def __iter__(self) -> Iterator[K]:
-        return (key for key, _ in self._pairs()) if self._over else iter(self._base)
+        return iter(self._merged())
+
+    def keys(self) -> KeysView[K]:
+        """Keys, in order."""
+        return self._merged().keys()
 
     def items(self) -> ItemsView[K, V]:
         """Keys and values."""
-        return _Items(self)
+        return self._merged().items()
 
     def values(self) -> ValuesView[V]:
         """Values in the order of the keys."""
-        return _Values(self)
+        return self._merged().values()
 
-    def _pairs(self) -> Iterator[tuple[K, V]]:
-        if not self._over:
-            yield from self._base.items()
-            return
-        over, base = self._over, self._base
-        for key, value in base.items():
-            found = over.get(key, value)
-            if found is not _GONE:
-                yield key, cast("V", found)
-        for key, found in over.items():
-            if key not in base:
-                yield key, cast("V", found)
+    def _merged(self) -> dict[K, V]:
+        """Everything in one dict: whoever walks through all of it walks faster, and so does the next."""
+        if self._over:
+            self._merge()
+        return self._base
 
     def _merge(self) -> None:
         base = self._base.copy()
@@ -109,17 +106,3 @@ class LayeredMap(Mapping[K, V], Generic[K, V]):
             else:
                 base[key] = cast("V", value)
         self._base, self._over = base, {}
-
-
-class _Items(ItemsView[K, V]):
-    _mapping: LayeredMap[K, V]
-
-    def __iter__(self) -> Iterator[tuple[K, V]]:
-        return self._mapping._pairs()
-
-
-class _Values(ValuesView[V]):
-    _mapping: LayeredMap[Any, V]
-
-    def __iter__(self) -> Iterator[V]:
-        return (value for _, value in self._mapping._pairs())

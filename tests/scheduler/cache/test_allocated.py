@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from allocator.model.claims import DeviceRequestAllocationResult
 from allocator.model.devices import DeviceID, PoolID
 from allocator.snapshot import NOTHING_USED, AllocatedState, PoolUsage
 from scheduler.cache.allocated import AllocatedIndex, _Pool
@@ -152,7 +153,7 @@ def precisely(usage: PoolUsage) -> object:
 @given(st.lists(EVENTS, max_size=25))
 def test_running_sums_are_a_count_from_nothing_after_every_event(events):
     index = AllocatedIndex()
-    known: dict[str, dict[str, list]] = {"written": {}, "held": {}}
+    known: dict[str, dict[str, list[DeviceRequestAllocationResult]]] = {"written": {}, "held": {}}
     given_out = []
     for kind, uid, results in events:
         known[kind][uid] = results
