@@ -16,7 +16,7 @@ from allocator.model.hooks import dec_hook, enc_hook
 from scheduler.api.convert import UnknownVersionError, to_v1
 from scheduler.api.numbers import decode_tree, encode_tree
 from scheduler.api.walk import FieldError, conform
-from scheduler.model import ClaimRecord, Kind, NodeObject, Pod, Watched
+from scheduler.model import ClaimRecord, Kind, NodeObject, Pod, PodSpec, PodStatus, Watched
 
 TYPES: Final[dict[str, type[msgspec.Struct]]] = {
     Kind.NODE: NodeObject,
@@ -248,37 +248,96 @@ def without_managed_fields(raw: bytes) -> bytes:
     return msgspec.json.encode(fields)
 
 
-def decode_list(kind: Kind, body: bytes) -> Page:
-    """Decode one page of a list.
+class PageDecoder:
+    """Decodes one page of a list piece by piece, so that an event loop can do other things in between.
 
     Items carry no `apiVersion` of their own: the list's counts. An object that cannot be read does not stop the page.
+    """
+
+    def __init__(self, kind: Kind, body: bytes) -> None:
+        """Look at the list; its items are only told apart.
+
+        Raises:
+            DecodeError: the body is no list.
+        """
+        try:
+            page = _PAGE.decode(body)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise DecodeError(f"{kind}List", "", str(error)) from None
+        self._kind = kind
+        self._meta = page.metadata
+        self._left = iter(page.items or ())
+        is_old = page.api_version.encode().startswith(_OLD_VERSION)
+        self._version = page.api_version if is_old else ""
+        self._is_slow = is_old or kind in _HOLD_RAW
+        self._items: list[Watched] = []
+        self._refused: list[DecodeError] = []
+
+    def step(self, most_bytes: int) -> bool:
+        """Decode the next items, until they were so many bytes of JSON; at least one.
+
+        Returns:
+            whether some are left.
+        """
+        size = 0
+        for raw in self._left:
+            self._take(raw)
+            size += len(raw)
+            if size >= most_bytes:
+                return True
+        return False
+
+    def page(self) -> Page:
+        """The whole page, all that is left of it decoded at once."""
+        for raw in self._left:
+            self._take(raw)
+        meta = self._meta
+        return Page(self._items, meta.resource_version, meta.continue_, self._refused)
+
+    def _take(self, raw: msgspec.Raw) -> None:
+        try:
+            self._items.append(self._decode(raw))
+        except DecodeError as error:
+            self._refused.append(error)
+
+    def _decode(self, raw: msgspec.Raw) -> Watched:
+        kind = self._kind
+        if self._is_slow:
+            return _decode_item(kind, bytes(raw), self._version)
+        try:
+            decoded = _DECODERS[kind].decode(raw)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            decoded = _decode_slowly(kind, bytes(raw))
+        return _slim(cast("Watched", decoded))
+
+
+def decode_list(kind: Kind, body: bytes) -> Page:
+    """Decode one page of a list at once.
 
     Raises:
         DecodeError: the body is no list.
     """
-    try:
-        page = _PAGE.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise DecodeError(f"{kind}List", "", str(error)) from None
-    decode_item = _DECODERS[kind].decode
-    is_old = page.api_version.encode().startswith(_OLD_VERSION)
-    slow = is_old or kind in _HOLD_RAW
-    items: list[Watched] = []
-    refused: list[DecodeError] = []
-    for raw in page.items or ():
-        try:
-            if slow:
-                items.append(_decode_item(kind, bytes(raw), page.api_version if is_old else ""))
-            else:
-                items.append(decode_item(raw))
-        except DecodeError as error:
-            refused.append(error)
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            try:
-                items.append(cast("Watched", _decode_slowly(kind, bytes(raw))))
-            except DecodeError as error:
-                refused.append(error)
-    return Page(items, page.metadata.resource_version, page.metadata.continue_, refused)
+    return PageDecoder(kind, body).page()
+
+
+def _slim(item: Watched) -> Watched:
+    """A pod that has ended without what nobody asks of it any more: clusters keep thousands of them."""
+    if not isinstance(item, Pod) or not item.is_terminal:
+        return item
+    spec, status = item.spec, item.status
+    return Pod(
+        metadata=item.metadata,
+        spec=PodSpec(
+            node_name=spec.node_name,
+            scheduler_name=spec.scheduler_name,
+            resource_claims=spec.resource_claims,
+        ),
+        status=PodStatus(
+            phase=status.phase,
+            resource_claim_statuses=status.resource_claim_statuses,
+            extended_resource_claim_status=status.extended_resource_claim_status,
+        ),
+    )
 
 
 def _decode_item(kind: Kind, raw: bytes, api_version: str) -> Watched:
@@ -308,7 +367,7 @@ def decode_event(kind: Kind, line: bytes) -> Event:
             return Event(outer.type, resource_version=_resource_version(header.metadata))
     except (msgspec.DecodeError, RecursionError) as error:
         raise DecodeError(f"watch of {kind}", "", str(error)) from None
-    decoded = cast("Watched", decode(kind, bytes(outer.object)))
+    decoded = _slim(cast("Watched", decode(kind, bytes(outer.object))))
     metadata = decoded.claim.metadata if isinstance(decoded, ClaimRecord) else decoded.metadata
     return Event(outer.type, decoded, metadata.resource_version)
 

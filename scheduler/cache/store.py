@@ -5,9 +5,10 @@ event at or below the version already reached is a repetition, also when its obj
 Source: reliability R7, F10, F11.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import is_
 from typing import Generic, TypeVar
 
 from allocator.model.meta import ObjectMeta
@@ -131,10 +132,15 @@ class Store(Generic[T]):
             raise ValueError(
                 f"a list at {resource_version} is older than {self.resource_version}, already seen"
             )
-        before = self._by_key
-        self._by_key, self._key_by_uid = {}, {}
+        objects: Sequence[T] = items if isinstance(items, list | tuple) else list(items)
+        if self._is_start_of(objects):
+            before: dict[str, T] = {}
+            objects = objects[len(self._by_key) :]
+        else:
+            before = self._by_key
+            self._by_key, self._key_by_uid = {}, {}
         changes: list[Changed[T]] = []
-        for item in items:
+        for item in objects:
             meta = self._meta(item)
             key = key_of(meta)
             old = before.pop(key, None)
@@ -149,6 +155,11 @@ class Store(Generic[T]):
         changes.extend((old, None) for old in before.values())
         self.progress(resource_version)
         return changes
+
+    def _is_start_of(self, items: Sequence[T]) -> bool:
+        """Whether a list begins with just the objects that are here: then only the others need to be looked at."""
+        here = self._by_key
+        return len(here) <= len(items) and all(map(is_, here.values(), items))
 
     def progress(self, resource_version: int) -> None:
         """Note that everything up to this version has been seen."""

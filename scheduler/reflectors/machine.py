@@ -113,21 +113,26 @@ class Machine:
 
     Attributes:
         rng: for jitter.
+        page_limit: objects of one page.
         last_version: highest version seen.
         failures: in a row, since the last two healthy minutes.
     """
 
     rng: random.Random
+    page_limit: int = PAGE_LIMIT
     last_version: int = 0
     failures: int = 0
     _mode: _Mode = _Mode.LIST_QUORUM
-    _limit: int = PAGE_LIMIT
+    _limit: int = field(init=False)
     _token: str = ""
     _items: list[Watched] = field(default_factory=list)
     _list_version: int = 0
     _pause: float = 0.0
     _opened_at: float = 0.0
     _has_heard: bool = False
+
+    def __post_init__(self) -> None:
+        self._limit = self.page_limit
 
     def next(self) -> Action:
         """What to do now."""
@@ -159,7 +164,7 @@ class Machine:
             self._back_off()
             return None
         self.last_version = resource_version
-        self._limit = PAGE_LIMIT
+        self._limit = self.page_limit
         self._mode = _Mode.WATCH
         return complete
 

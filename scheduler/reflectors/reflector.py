@@ -4,13 +4,14 @@ Source: reliability 4.1.
 """
 
 import asyncio
+import gc
 import logging
 import random
 from typing import Final, NoReturn, Protocol
 
 import msgspec
 
-from scheduler.api.decode import DecodeError, decode_event, decode_list
+from scheduler.api.decode import DecodeError, Page, PageDecoder, decode_event
 from scheduler.cache.cluster import ClusterCache
 from scheduler.cache.store import EventType, WatchEvent
 from scheduler.client import (
@@ -22,12 +23,22 @@ from scheduler.client import (
 )
 from scheduler.clock import Clock
 from scheduler.model import Kind, Watched
-from scheduler.reflectors.machine import PAGE_LIMIT, Failure, ListPage, Machine, OpenWatch, Pause
-from scheduler.reflectors.sources import OPTIONAL, PATHS
+from scheduler.reflectors.machine import (
+    PAGE_LIMIT,
+    Complete,
+    Failure,
+    ListPage,
+    Machine,
+    OpenWatch,
+    Pause,
+)
+from scheduler.reflectors.sources import OPTIONAL, PAGE_LIMITS, PATHS
 
 _log = logging.getLogger(__name__)
 
 _BURST: Final = 64  # events taken before others may run: about 2 ms
+DECODE_BYTES: Final = 128 * 1024  # JSON of a list decoded before others may run: about 5 ms
+INDEX_OBJECTS: Final = 128  # objects of the first list indexed before others may run: about 5 ms
 _ABSENT_SECONDS: Final = 600.0  # until a kind that the server did not have is looked for again
 # An update that cannot be read must not free what the object held before: keep that.
 _KEEP_WHEN_UNREADABLE: Final = frozenset({Kind.RESOURCE_CLAIM, Kind.POD})
@@ -118,7 +129,8 @@ class Reflector:
         self._cache = cache
         self._clock = clock
         self._metrics = metrics
-        self._machine = Machine(rng)
+        self._page_limit = PAGE_LIMITS.get(kind, PAGE_LIMIT)
+        self._machine = Machine(rng, self._page_limit)
         self._paths = PATHS[kind]
         self._served = 0  # which of the paths
         self._refused = 0  # how many of them in a row the server did not have
@@ -143,15 +155,13 @@ class Reflector:
             ApiError, UnavailableError, DecodeError: the list failed; the cache is as it was.
         """
         items: list[Watched] = []
-        page = ListPage("", "", PAGE_LIMIT)
+        page = ListPage("", "", self._page_limit)
         while True:
-            found = decode_list(
-                self.kind, await self._client.get(self._paths[self._served], page.query())
-            )
+            found = await self._get(page)
             items.extend(found.items)
             if not found.continue_token:
                 break
-            page = ListPage("", found.continue_token, PAGE_LIMIT)
+            page = ListPage("", found.continue_token, self._page_limit)
         version = int(found.resource_version)
         # Else the watch has overtaken the list and knows all that is in it.
         if version > self._cache.resource_version(self.kind):
@@ -160,8 +170,7 @@ class Reflector:
 
     async def _list(self, action: ListPage) -> None:
         try:
-            body = await self._client.get(self._paths[self._served], action.query())
-            page = decode_list(self.kind, body)
+            page = await self._get(action)
             version = int(page.resource_version)
         except NotFoundError as error:
             await self._not_served(error)
@@ -176,7 +185,7 @@ class Reflector:
         complete = self._machine.page(page.items, version, page.continue_token)
         self._heard()
         if complete is not None:
-            self._cache.replace(self.kind, complete.items, complete.resource_version)
+            await self._replace(complete)
             self.is_absent = False
             self.synced.set()
             self._metrics.relisted(self.kind, self._cause)
@@ -186,6 +195,37 @@ class Reflector:
             _log.warning(
                 "%s: refused a list at %s, older than what has been seen", self.kind, version
             )
+
+    async def _get(self, page: ListPage) -> Page:
+        """Read a page, and decode it with pauses.
+
+        Raises:
+            ApiError, UnavailableError, DecodeError: the list failed.
+        """
+        body = await self._client.get(self._paths[self._served], page.query())
+        decoder = PageDecoder(self.kind, body)
+        del body
+        while decoder.step(DECODE_BYTES):
+            await self._clock.sleep(0)
+        found = decoder.page()
+        if found.continue_token and not self.synced.is_set():
+            # There are many, and they stay: the collector need not walk through them again after each page.
+            gc.freeze()
+        return found
+
+    async def _replace(self, complete: Complete) -> None:
+        """Hand a list to the cache.
+
+        The first one in growing pieces, with pauses: every object is new and to be indexed, nobody decides anything
+        before all kinds are there, and what is not in the list so far comes in the next piece. Later ones at once:
+        what is not in them is gone, and most of what is in them is known.
+        """
+        items, version = complete.items, complete.resource_version
+        if not self.synced.is_set():
+            for end in range(INDEX_OBJECTS, len(items), INDEX_OBJECTS):
+                self._cache.replace(self.kind, items[:end], version)
+                await self._clock.sleep(0)
+        self._cache.replace(self.kind, items, version)
 
     async def _watch(self, action: OpenWatch) -> None:
         try:

@@ -94,7 +94,8 @@ class Reflectors:
     async def _tell_when_synced(self) -> None:
         for reflector in self._reflectors.values():
             await reflector.synced.wait()
-        # What is here now mostly stays: keep the collector from walking through it again and again.
+        # What is here now mostly stays: keep the collector from walking through it again and again. (Long lists are
+        # frozen already, page by page, or this walk would hold up the loop for a second.)
         gc.collect()
         gc.freeze()
         self.synced.set()

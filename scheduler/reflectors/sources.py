@@ -23,3 +23,6 @@ PATHS: Final[Mapping[Kind, tuple[str, ...]]] = {
 
 # A cluster may not have these at all: then there are none.
 OPTIONAL: Final = frozenset({Kind.DEVICE_TAINT_RULE})
+
+# Objects of one page of a list. A slice may have 128 devices: a page of many is megabytes to look through at once.
+PAGE_LIMITS: Final[Mapping[Kind, int]] = {Kind.RESOURCE_SLICE: 100}

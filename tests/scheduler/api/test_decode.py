@@ -188,6 +188,48 @@ def test_claims_of_a_page_own_their_bytes():
     assert all(type(item.raw) is bytes and len(item.raw) < len(body) // 2 for item in page.items)
 
 
+def pod_object(phase: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "p", "namespace": "ns", "uid": "u", "resourceVersion": "7"},
+        "spec": {
+            "nodeName": "n1",
+            "schedulerName": "s",
+            "containers": [{"name": "main", "image": "i"}],
+            "volumes": [{"name": "v", "emptyDir": {}}],
+            "resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}],
+        },
+        "status": {"phase": phase, "containerStatuses": [{"name": "main"}]},
+    }
+
+
+@pytest.mark.parametrize(("phase", "is_whole"), [("Running", True), ("Failed", False)])
+def test_a_pod_that_has_ended_is_kept_small(phase, is_whole):
+    listed = raw({"metadata": {}, "items": [pod_object(phase)]})
+    event = decode_event(Kind.POD, raw({"type": "ADDED", "object": pod_object(phase)}))
+    for decoded in (*decode_list(Kind.POD, listed).items, event.object):
+        assert decoded.is_terminal is not is_whole
+        assert (decoded.key, decoded.spec.node_name) == ("ns/p", "n1")
+        assert decoded.spec.resource_claims[0].resource_claim_name == "c"
+        assert bool(decoded.spec.containers) is is_whole
+        assert bool(decoded.spec.volumes) is is_whole
+        assert bool(decoded.status.container_statuses) is is_whole
+
+
+def test_a_page_decoded_in_steps_is_the_same_page():
+    bad = claim_object(spec={"devices": {"requests": 5}})
+    items = [claim_object(), bad, *[claim_object()] * 5]
+    body = raw({"metadata": {"resourceVersion": "9"}, "items": items})
+    size = len(raw(claim_object()))
+    decoder = module.PageDecoder(Kind.RESOURCE_CLAIM, body)
+    steps = 1
+    while decoder.step(2 * size - 1):
+        steps += 1
+    whole = decode_list(Kind.RESOURCE_CLAIM, body)
+    assert steps >= 4
+    assert decoder.page()[:3] == whole[:3]
+    assert list(map(str, decoder.page().refused)) == list(map(str, whole.refused))
+
+
 def test_items_of_an_old_list_take_its_version():
     item = {
         "metadata": {"name": "s"},

@@ -85,3 +85,18 @@ def test_a_list_older_than_what_has_been_seen_is_refused(store):
     with pytest.raises(ValueError, match="older"):
         store.replace([], 9)
     assert len(store) == 2
+
+
+def test_a_list_that_grows_tells_only_what_it_has_more_of():
+    store = Store(meta_of)
+    pods = [at(pod(name), number) for number, name in enumerate("dbca", start=1)]
+    told = [store.replace(pods[:end], 10) for end in (1, 3, 3, 4)]
+    assert told == [[(None, pods[0])], [(None, pods[1]), (None, pods[2])], [], [(None, pods[3])]]
+    assert list(store) == pods
+    assert all(store.by_uid(item.metadata.uid) is item for item in pods)
+
+
+def test_a_list_that_begins_alike_but_is_shorter_deletes(store):
+    a, b = store
+    assert store.replace([a], 11) == [(b, None)]
+    assert list(store) == [a]

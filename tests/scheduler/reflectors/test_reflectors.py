@@ -1,16 +1,20 @@
 """Reflectors against a scripted API server, into the real cache (F5-F13, R1-R14)."""
 
 import asyncio
+import itertools
 import json
 import random
 from contextlib import asynccontextmanager
 
 import pytest
 
+from scheduler.api.decode import PageDecoder
+from scheduler.cache.allocated import AllocatedIndex
 from scheduler.cache.cluster import ClusterCache
 from scheduler.client import ApiError, GoneError, NotFoundError, UnavailableError
 from scheduler.model import Kind
 from scheduler.reflectors import ClaimBarrier, Reflectors
+from scheduler.reflectors.reflector import DECODE_BYTES, INDEX_OBJECTS
 from scheduler.reflectors.sources import PATHS
 from tests.fakes import FakeApiClient, FakeClock, settle
 
@@ -383,6 +387,45 @@ async def test_a_burst_of_events_lets_others_run_in_between():
         scene.watch.send(*(line("ADDED", claim(f"c{n}", 11 + n)) for n in range(300)))
         await asyncio.wait_for(other(), 5)
         assert any(0 < count < 300 for count in seen)
+
+
+async def test_a_long_list_is_decoded_and_indexed_in_pieces_between_which_others_run(monkeypatch):
+    happened = []
+    decode = PageDecoder._take
+
+    def take(decoder, item):
+        happened.append(("decoded", len(item)))
+        decode(decoder, item)
+
+    monkeypatch.setattr(PageDecoder, "_take", take)
+    indexed = AllocatedIndex.set_written
+
+    def set_written(*args):
+        happened.append(("indexed", 1))
+        return indexed(*args)
+
+    monkeypatch.setattr(AllocatedIndex, "set_written", set_written)
+
+    async def turns():
+        while True:
+            happened.append(("turn", 0))
+            await asyncio.sleep(0)
+
+    claims = [claim(f"c{number:04}", number + 1, device=f"d{number}") for number in range(2_000)]
+    largest = max(len(json.dumps(each)) for each in claims)
+    others = asyncio.create_task(turns())
+    async with running(listed(9_999, *claims[:1_000], token="t"), listed(9_999, *claims[1_000:])):
+        await settle(100)
+    others.cancel()
+
+    most = dict.fromkeys(("decoded", "indexed"), 0)
+    for what, run in itertools.groupby(happened, lambda each: each[0]):
+        if what != "turn":
+            most[what] = max(most[what], sum(size for _, size in run))
+    assert sum(what == "decoded" for what, _ in happened) == 2_000
+    assert sum(what == "indexed" for what, _ in happened) == 2_000
+    assert most["decoded"] <= DECODE_BYTES + largest
+    assert most["indexed"] <= INDEX_OBJECTS
 
 
 async def test_a_wrong_index_is_found_by_the_recount_and_made_anew():
