@@ -2,6 +2,9 @@
 
 Measured once every hopeless pod has been refused: until then the feasible ones wait behind first attempts, and the
 figure would be the length of that queue. The in-tree scheduler is shown beside ours.
+
+The hopeless ask for a model that nobody has. (Nine of eight devices would be as hopeless, but kube-scheduler tries all
+orders of eight first, 0.8 s a pod: the figure of profile safe would be the in-tree allocator's.)
 """
 
 import asyncio
@@ -14,7 +17,7 @@ from e2e.harness.api import CLAIMS, PODS, TEMPLATES
 from e2e.harness.controlplane import ControlPlane, KubeScheduler, build
 from e2e.harness.process import free_port
 from e2e.harness.service import Service, scheduler_config
-from tests.benchmarks.backlog import NAMESPACE, make_cluster
+from tests.benchmarks.backlog import DRIVER, NAMESPACE, make_cluster
 from tests.benchmarks.row import Row
 from tests.benchmarks.throughput import CONNECTION, LEVEL, in_tree_config
 
@@ -33,8 +36,9 @@ async def herd(repetitions: int) -> list[Row]:
     for _ in range(repetitions):
         async with ControlPlane(await build()) as plane:
             await make_cluster(plane.admin, NODES)
-            for name, count in (("hopeless", 9), ("feasible", 1)):
-                spec = objects.claim_spec(objects.request("gpu", count=count))
+            for name, model in (("hopeless", "B200"), ("feasible", None)):
+                selector = model and f'device.attributes["{DRIVER}"].model == "{model}"'
+                spec = objects.claim_spec(objects.request("gpu", selector=selector))
                 body = {
                     "metadata": {"name": name, "namespace": NAMESPACE},
                     "spec": {"spec": spec},
