@@ -224,6 +224,7 @@ class Reflector:
         if not self.synced.is_set():
             for end in range(INDEX_OBJECTS, len(items), INDEX_OBJECTS):
                 self._cache.replace(self.kind, items[:end], version)
+                self._cache.snapshot()  # grows along, or the first decision would make all of it at once
                 await self._clock.sleep(0)
         self._cache.replace(self.kind, items, version)
 

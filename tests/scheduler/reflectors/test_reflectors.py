@@ -414,8 +414,13 @@ async def test_a_long_list_is_decoded_and_indexed_in_pieces_between_which_others
     claims = [claim(f"c{number:04}", number + 1, device=f"d{number}") for number in range(2_000)]
     largest = max(len(json.dumps(each)) for each in claims)
     others = asyncio.create_task(turns())
-    async with running(listed(9_999, *claims[:1_000], token="t"), listed(9_999, *claims[1_000:])):
+    lists = listed(9_999, *claims[:1_000], token="t"), listed(9_999, *claims[1_000:])
+    async with running(*lists) as scene:
         await settle(100)
+        snapshot = scene.cache.snapshot()
+        assert snapshot.revision >= len(claims) // INDEX_OBJECTS  # it has grown along
+        (usage,) = snapshot.devices.allocated.pools.values()
+        assert len(usage.devices) == len(claims)
     others.cancel()
 
     most = dict.fromkeys(("decoded", "indexed"), 0)
