@@ -18,10 +18,14 @@ from e2e.harness import objects
 from scheduler.apiserver.app import serve
 from scheduler.apiserver.client import EmbeddedClient
 from scheduler.apiserver.objects import Json
+from scheduler.apiserver.requests import Request
 from scheduler.apiserver.resources import CLAIMS, NODES, PODS, SLICES, Resource
-from scheduler.apiserver.server import ApiServer
+from scheduler.apiserver.server import ApiServer, Response
+from scheduler.apiserver.watches import Watch
 from scheduler.client import Committed
 from scheduler.clock import SystemClock
+from scheduler.reflectors.machine import PAGE_LIMIT, ListPage
+from scheduler.reflectors.sources import PAGE_LIMITS, PATHS
 from tests.benchmarks.backlog import DEVICES_PER_NODE, DRIVER, gpu
 
 OURS: Final = "ours"  # scheduler name, pod and claim
@@ -58,12 +62,42 @@ def _serve(pipe: Connection, nodes: int) -> None:
 
 async def _fill_and_serve(pipe: Connection, nodes: int) -> None:
     clock = SystemClock()
-    server = ApiServer.create(clock, random.Random(1))
+    server = _PreparedServer.create(clock, random.Random(1))
     await fill(server, EmbeddedClient(server, clock), nodes)
+    server.prepare()
     async with serve(server, clock) as url:
         pipe.send(url)
         while not pipe.poll():
             await asyncio.sleep(0.2)
+
+
+class _PreparedServer(ApiServer):
+    """Has made the pages of all lists before anybody asks: the embedded server takes much longer than a real one."""
+
+    _pages: Mapping[tuple[str, str], Response] = {}
+
+    def prepare(self) -> None:
+        """Make the pages that reflectors will ask for."""
+        pages: dict[tuple[str, str], Response] = {}
+        for kind, (path, *_) in PATHS.items():
+            limit, token = PAGE_LIMITS.get(kind, PAGE_LIMIT), ""
+            while True:
+                answer = self.handle(Request("GET", path, ListPage("", token, limit).query()))
+                if not isinstance(answer, Response) or answer.status != 200:
+                    raise RuntimeError(f"{path}: {answer}")
+                pages[path, token] = answer
+                token = orjson.loads(answer.body)["metadata"].get("continue", "")
+                if not token:
+                    break
+        self._pages = pages
+
+    def handle(self, request: Request) -> Response | Watch:
+        """Answer a request; the prepared pages are as of the start."""
+        if request.method == "GET" and "limit" in request.query:
+            prepared = self._pages.get((request.path, request.query.get("continue", "")))
+            if prepared is not None:
+                return prepared
+        return super().handle(request)
 
 
 async def fill(server: ApiServer, client: EmbeddedClient, nodes: int) -> None:
