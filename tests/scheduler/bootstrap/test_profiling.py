@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from scheduler.bootstrap.process import Process
 from scheduler.cli.config_file import load_settings
 from scheduler.config import Settings
 from scheduler.framework.environment import Mode
+from scheduler.profiler import Profile
 from tests.scheduler.bootstrap.test_process import Leader, Running, free_port
 from tests.scheduler.embedded import World, world
 
@@ -63,16 +65,23 @@ async def test_switched_on_it_is_at_the_health_address_alone(here: World) -> Non
             assert (await client.get(f"{webhooks}/debug/profile?seconds=0")).status_code == 404
 
 
-async def test_a_process_that_is_told_to_end_does_not_wait_for_a_profile(here: World) -> None:
+async def test_a_process_that_is_told_to_end_does_not_wait_for_a_profile(
+    here: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def take(seconds: float, stop: threading.Event) -> Profile:
+        loop.call_soon_threadsafe(begun.set)
+        return Profile({("cut short",): 1}, seconds) if stop.wait(seconds) else Profile({}, seconds)
+
     async with extender(here, enabled=True) as made:
+        monkeypatch.setattr(made.process._profiling, "_take", take)
         profile = asyncio.create_task(made.get("/debug/profile?seconds=60"))
-        await asyncio.sleep(0.1)
-        assert (await made.get("/debug/profile?seconds=1")).status_code == 409
+        await begun.wait()
         async with asyncio.timeout(3.0):
             assert await made.end() == 0
             answer = await profile
-        assert answer.status_code == 200
-        assert answer.text.endswith("\n")
+        assert (answer.status_code, answer.text) == (200, "cut short 1\n")
 
 
 def configurations() -> list[Path]:
