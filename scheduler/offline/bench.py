@@ -30,7 +30,7 @@ from scheduler.offline.simulate import (
     is_daemon_eligible,
 )
 
-CALLS: Final = 60
+CALLS: Final = 100
 """Filter calls after the first one, each after one node has changed."""
 
 Progress = Callable[[str, int, int], None]
