@@ -58,6 +58,9 @@ class AssumeCache:
         return watched
 
     def __iter__(self) -> Iterator[ClaimRecord]:
+        if not self._assumed:  # most of the time, and then keys need not be made
+            yield from self._watched
+            return
         for watched in self._watched:
             if key_of(watched.claim.metadata) not in self._assumed:
                 yield watched
