@@ -11,7 +11,15 @@ from typing import Any, Final
 from allocator.cel.library.formats import NamedFormat
 from allocator.cel.library.network import CIDR, IP
 from allocator.cel.library.urls import URL
-from allocator.cel.values import DomainMap, Optional, QuantityValue, Semver, Stopped, unmap_key
+from allocator.cel.values import (
+    DomainMap,
+    Optional,
+    QuantityValue,
+    Semver,
+    Stopped,
+    kind_of,
+    unmap_key,
+)
 
 LIMIT: Final = 1_000_000
 LIST, MAP = 10, 30
@@ -19,6 +27,7 @@ _TRAVERSAL: Final = 0.1
 _REGEX: Final = 0.25
 _POLL: Final = 512
 _MOST_WORK: Final = 2_000_000
+_MEMBERS_A_TICK: Final = 64
 _CONTAINERS: Final = frozenset({list, dict, DomainMap, Optional})
 
 CostRule = Callable[[Sequence[Any], Any], int]
@@ -63,23 +72,28 @@ class Meter:
                 members = [value.value]
             else:
                 members = value if cls is list else list(value.values())
-            nested = [member for member in members if member.__class__ in _CONTAINERS]
-            if not nested:
+            self.ticks -= len(members) // _MEMBERS_A_TICK
+            self.tick()
+            if _CONTAINERS.isdisjoint(map(type, members)):
                 continue
+            nested = [member for member in members if member.__class__ in _CONTAINERS]
             self.work -= len(nested)
             if self.work < 0:
                 raise Stopped("operation interrupted: nested values are too large")
             pending.extend(nested)
 
     def charge(self, cost: int) -> None:
-        """Spend.
+        """Spend. Whatever costs much, takes time: the deadline is asked before.
 
         Raises:
-            Stopped: the limit is exceeded.
+            Stopped: the limit is exceeded, or time is up.
         """
         self.cost += cost
         if self.cost > self.limit:
             raise Stopped("operation cancelled: actual cost limit exceeded")
+        if cost >= _POLL:
+            self.ticks = 0
+            self.tick()
 
     def tick(self) -> None:
         """Note a round of a loop.
@@ -131,6 +145,9 @@ def _traversal(value: Any) -> int:
     if cls is bytes:
         return int(len(value) * _TRAVERSAL)
     if cls is list:
+        kind = kind_of(value)
+        if kind is not None and kind not in _SIZED:
+            return len(value)
         return sum(map(_traversal, value))
     if cls is dict or cls is DomainMap:
         return sum(_traversal(unmap_key(key)) + _traversal(member) for key, member in value.items())

@@ -14,6 +14,7 @@ from allocator.cel.values import (
     MAX_UINT,
     MIN_INT,
     NONE,
+    PLAIN_KINDS,
     DomainMap,
     Duration,
     Optional,
@@ -26,6 +27,7 @@ from allocator.cel.values import (
     check_length,
     find,
     go_name,
+    kind_of,
     map_key,
     type_name,
     unmap_key,
@@ -84,6 +86,9 @@ def _equal_number(left: Any, right: Any) -> bool:
 def _equal_list(left: Any, right: Any) -> bool:
     if right.__class__ is not list or len(left) != len(right):
         return False
+    kind = kind_of(left)
+    if kind in PLAIN_KINDS and kind_of(right) is kind:
+        return left == right  # type: ignore[no-any-return]
     # A refused comparison does not make lists differ; only a definite no does.
     return all(equal(one, other) is not False for one, other in zip(left, right, strict=True))
 
@@ -342,12 +347,19 @@ def contains(value: Any, container: Any) -> bool:
     """The `in` operator."""
     cls = container.__class__
     if cls is list:
-        return any(equal(value, element) is True for element in container)
+        return includes(container, value)
     if cls is dict:
         return find(container, value)[1]
     if cls is DomainMap:
         return value.__class__ is str and value in container
     raise CelRuntimeError("no such overload")
+
+
+def includes(elements: list[Any], value: Any) -> bool:
+    """Whether some element equals the value."""
+    if value.__class__ in PLAIN_KINDS and kind_of(elements) is value.__class__:
+        return value in elements
+    return any(equal(value, element) is True for element in elements)
 
 
 def contains_key(value: Any, container: Any) -> bool:

@@ -577,7 +577,10 @@ def _reduce(operands: list[Node], pending: list[Token]) -> None:
         # One flat node a chain: upstream balances it into a tree, which evaluates in the same order.
         if isinstance(left, Call) and left.function == name and left.start == left.args[0].start:
             terms = (*left.args, right)
-        node: Node = _combine(Call(token.pos, name, None, terms), 0)
+        node: Node = Call(token.pos, name, None, terms)
+        node.depth = max(
+            left.depth, right.depth
+        )  # not by its children: that would take the square of a long chain
     else:
         name = "@in" if kind == _IN else f"_{kind}_"
         node = _combine(Call(token.pos, name, None, (left, right)), 1)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import re2
 
+from allocator.cel.values import Stopped
 from allocator.errors import CelRuntimeError
 
 _MAX_REPEAT: Final = 1000
@@ -30,12 +31,17 @@ _PROBLEMS: Final = {
     "invalid repetition size": "invalid repeat count",
 }
 _UNESCAPE: Final = re.compile(r"\\(.)")
+# Differs from upstream: neither making a pattern nor matching it can be interrupted, and nothing else runs meanwhile. Go
+# takes patterns of some ten times this size, and needs as long for them.
+_MOST_MEMORY: Final = 8 << 20
+_MOST_WORK: Final = 8_000_000
+"""Instructions of a pattern times characters of a text: what a search takes at most, when no shortcut helps."""
 
 
 def _options() -> Any:
     options = re2.Options()
     options.log_errors = False
-    options.max_mem = 256 << 20
+    options.max_mem = _MOST_MEMORY
     return options
 
 
@@ -43,16 +49,42 @@ _OPTIONS: Final = _options()
 
 
 class Regex:
-    """A compiled pattern."""
+    """A compiled pattern.
 
-    __slots__ = ("_compiled", "search")
+    Attributes:
+        search: whether there is a match somewhere in a text.
+    """
 
-    def __init__(self, compiled: Any, search: Callable[[str], bool]) -> None:
+    __slots__ = ("_compiled", "_longest", "search")
+
+    def __init__(self, compiled: Any, shortcut: Callable[[str], bool] | None) -> None:
         self._compiled = compiled
-        self.search = search
+        self._longest: int = _MOST_WORK // compiled.programsize
+        # `\\B` is true inside of a character's bytes, where Go never looks.
+        self.search = shortcut or (
+            self._search_slowly if "\\B" in compiled.pattern else self._search
+        )
+
+    def _check(self, text: str) -> None:
+        """Refuse what may take long.
+
+        Raises:
+            Stopped: the text is too long for a pattern of this size.
+        """
+        if len(text) > self._longest:
+            raise Stopped("operation interrupted: the pattern is too large for a text of this size")
+
+    def _search(self, text: str) -> bool:
+        if len(text) > self._longest:
+            self._check(text)
+        return self._compiled.search(text) is not None
+
+    def _search_slowly(self, text: str) -> bool:
+        return bool(self.find_all(text, 1))
 
     def find(self, text: str) -> str:
         """The first match, or an empty string."""
+        self._check(text)
         match = self._compiled.search(text)
         return match.group() if match is not None else ""
 
@@ -61,21 +93,37 @@ class Regex:
         found: list[str] = []
         if limit == 0:
             return found
-        pos = 0
-        previous_end = -1
-        while pos <= len(text):
-            match = self._compiled.search(text, pos)
+        self._check(text)
+        data = text.encode()  # once: what searches in a text encodes it, each time
+        pos, previous_end = 0, -1
+        while pos <= len(data):
+            match = self._compiled.search(data, pos)
             if match is None:
                 break
             start, end = match.span()
-            # An empty match directly behind a match is none, as in Go.
-            if start != end or start != previous_end:
-                found.append(text[start:end])
-                if len(found) == limit:
-                    break
+            pos = end
+            if start == end:
+                pos = _next_character(data, end)
+                # Inside of a character there is nothing to match, and directly behind a match no empty one, as in Go.
+                if _is_inside(data, start) or start == previous_end:
+                    continue
+            found.append(data[start:end].decode())
+            if len(found) == limit:
+                break
             previous_end = end
-            pos = end if end > start else end + 1
         return found
+
+
+def _is_inside(data: bytes, pos: int) -> bool:
+    """Whether a position is behind the first byte of a character in UTF-8."""
+    return pos < len(data) and data[pos] & 0xC0 == 0x80
+
+
+def _next_character(data: bytes, pos: int) -> int:
+    pos += 1
+    while _is_inside(data, pos):
+        pos += 1
+    return pos
 
 
 @lru_cache(maxsize=2048)
@@ -95,12 +143,7 @@ def compile_regex(pattern: str) -> Regex:
         shown = f"{_PROBLEMS.get(problem, problem)}: `{part}`"
         raise CelRuntimeError(f"error parsing regexp: {shown}") from None
     _refuse(pattern)
-    search = compiled.search
-
-    def matches(text: str) -> bool:
-        return search(text) is not None
-
-    return Regex(compiled, shortcut or matches)
+    return Regex(compiled, shortcut)
 
 
 def _refuse(pattern: str) -> None:

@@ -5,12 +5,23 @@ Source: cel-go ext/{lists,sets,comprehensions}.go, k8s.io/apiserver/pkg/cel/libr
 
 from collections.abc import Callable
 from functools import cmp_to_key
+from operator import le
 from typing import Any, Final
 
 from allocator.cel import operators
 from allocator.cel.library.text import index_of, last_index_of
 from allocator.cel.operators import compare, equal
-from allocator.cel.values import DomainMap, Duration, UInt, find, map_key, no_such_overload
+from allocator.cel.values import (
+    MAX_INT,
+    PLAIN_KINDS,
+    DomainMap,
+    Duration,
+    UInt,
+    find,
+    kind_of,
+    map_key,
+    no_such_overload,
+)
 from allocator.errors import CelRuntimeError
 
 _SIZED: Final = frozenset({str, bytes, list, dict, DomainMap})
@@ -32,6 +43,8 @@ def _list(name: str, value: Any) -> list[Any]:
 
 def _index_of(container: Any, item: Any, *offset: Any) -> int:
     if container.__class__ is list and not offset:
+        if _is_plain(container, item):
+            return container.index(item) if item in container else -1
         for at, element in enumerate(container):
             if equal(element, item) is True:
                 return at
@@ -42,12 +55,19 @@ def _index_of(container: Any, item: Any, *offset: Any) -> int:
 
 def _last_index_of(container: Any, item: Any, *offset: Any) -> int:
     if container.__class__ is list and not offset:
+        if _is_plain(container, item):
+            return len(container) - 1 - container[::-1].index(item) if item in container else -1
         for at in range(len(container) - 1, -1, -1):
             if equal(container[at], item) is True:
                 return at
         return -1
     _check_texts("lastIndexOf", container, item, offset)
     return last_index_of(container, item, *offset)
+
+
+def _is_plain(elements: list[Any], item: Any) -> bool:
+    """Whether a long list holds only texts, or only ints, as the item is one."""
+    return item.__class__ in PLAIN_KINDS and kind_of(elements) is item.__class__
 
 
 def _check_texts(name: str, container: Any, item: Any, offset: tuple[Any, ...]) -> None:
@@ -147,13 +167,19 @@ def _reverse(value: Any) -> list[Any]:
 def _distinct(value: Any) -> list[Any]:
     unique: list[Any] = []
     seen: set[Any] = set()
-    for element in _list("distinct", value):
+    elements = _list("distinct", value)
+    all_ints = kind_of(elements) is int
+    for element in elements:
         cls = element.__class__
         if cls is str or cls is bool:
             mark = (cls, element)
             if mark in seen:
                 continue
             seen.add(mark)
+        elif cls is int and all_ints:
+            if element in seen:
+                continue
+            seen.add(element)
         elif any(equal(element, other) is True for other in unique):
             continue
         unique.append(element)
@@ -163,6 +189,8 @@ def _distinct(value: Any) -> list[Any]:
 def _is_sorted(value: Any) -> bool:
     elements = _list("isSorted", value)
     _check_element("isSorted", elements)
+    if kind_of(elements) in PLAIN_KINDS:
+        return all(map(le, elements, elements[1:]))
     previous: Any = None
     for at, element in enumerate(elements):
         if not operators.comparable(element):
@@ -194,6 +222,8 @@ def _sum(value: Any) -> object:
     total: object = _ZEROS.get(elements[0].__class__)
     if total is None:
         raise no_such_overload("sum", value)
+    if kind_of(elements) is int and max(map(abs, elements)) * len(elements) <= MAX_INT:
+        return sum(elements)  # no part of it can overflow
     for element in elements:
         total = operators.add(total, element)
     return total
@@ -202,12 +232,16 @@ def _sum(value: Any) -> object:
 _ZEROS: Final[dict[type, object]] = {int: 0, UInt: UInt(0), float: 0.0, Duration: Duration(0)}
 
 
-def _extreme(name: str, preferred: int) -> Callable[[Any], object]:
+def _extreme(
+    name: str, preferred: int, plain: Callable[[list[Any]], object]
+) -> Callable[[Any], object]:
     def method(value: Any) -> object:
         elements = _list(name, value)
         if not elements:
             raise CelRuntimeError(f"{name} called on empty list")
         _check_element(name, elements)
+        if kind_of(elements) in PLAIN_KINDS:
+            return plain(elements)
         best = elements[0]
         for element in elements[1:]:
             if not operators.comparable(element):
@@ -221,6 +255,8 @@ def _extreme(name: str, preferred: int) -> Callable[[Any], object]:
 
 def _includes(value: Any, item: Any) -> bool:
     if value.__class__ is list:
+        if _is_plain(value, item):
+            return item in value
         return any(equal(element, item) is True for element in value)
     return equal(value, item) is True
 
@@ -231,6 +267,8 @@ def _sets(name: str, value: Any, other: Any) -> None:
 
 
 def _contains_all(value: list[Any], part: list[Any]) -> bool:
+    if kind_of(value) is int and kind_of(part) is int:
+        return set(value).issuperset(part)
     texts = {element for element in value if element.__class__ is str}
     return all(
         element in texts if element.__class__ is str else operators.contains(element, value)
@@ -250,6 +288,8 @@ def _sets_equivalent(value: Any, other: Any) -> bool:
 
 def _sets_intersects(value: Any, other: Any) -> bool:
     _sets("sets.intersects", value, other)
+    if kind_of(value) is int and kind_of(other) is int:
+        return not set(value).isdisjoint(other)
     texts = {element for element in other if element.__class__ is str}
     return any(
         element in texts if element.__class__ is str else operators.contains(element, other)
@@ -281,8 +321,8 @@ FUNCTIONS: Final[dict[str, Callable[..., object]]] = {
     "distinct": _distinct,
     "isSorted": _is_sorted,
     "sum": _sum,
-    "min": _extreme("min", 1),
-    "max": _extreme("max", -1),
+    "min": _extreme("min", 1, min),
+    "max": _extreme("max", -1, max),
     "includes": _includes,
     "sets.contains": _sets_contains,
     "sets.equivalent": _sets_equivalent,

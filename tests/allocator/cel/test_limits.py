@@ -4,6 +4,8 @@ import time
 
 import pytest
 
+from allocator.cel import compile_selector
+from allocator.errors import CelRuntimeError
 from tests.allocator.cel.evaluation import ERROR, REFUSED, ask, device, failure, refusal
 
 # CPU time that tells an end from a hang on a slow machine; how fast things are is measured by `make bench`.
@@ -69,6 +71,18 @@ HOSTILE = {
         True,
     ),
     "2,500 conjuncts": (" && ".join(["true"] * 2500), True),
+    "many matches": ('"' + "a" * 9000 + '".findAll("a").size() == 9000', True),
+    "many matches of several bytes": ('"' + "é" * 4500 + '".findAll("é").size() == 4500', True),
+    "a pattern of a million steps": ('"a".matches("' + "(a{999})" * 1100 + '")', REFUSED),
+    "a large pattern on a long text": (
+        '"' + "a" * 5000 + 'b".matches("' + "(a?){1000}" * 40 + 'c")',
+        ERROR,
+    ),
+    "a large pattern on a short text": ('"aab".matches("' + "(a?){1000}" * 40 + 'c")', False),
+    "the largest of many": ("lists.range(400000).max() == 399999", True),
+    "the sum of many": ("lists.range(400000).sum() > 0", True),
+    "the last of many": ("lists.range(400000).lastIndexOf(0) == 0", True),
+    "many in many": ("sets.contains(lists.range(900), lists.range(900))", True),
     "an open string of escapes": ('"' + "\\\\" * 5000, REFUSED),
 }
 
@@ -80,6 +94,30 @@ def test_a_hostile_expression_ends_soon(name):
     start = time.process_time()
     assert ask(expression) is answer or ask(expression) == answer
     assert time.process_time() - start < SECONDS
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize(
+    "name",
+    [
+        "doubled nesting, compared",
+        "doubled nesting, printed",
+        "doubled lists",
+        "a million rounds",
+        "the largest of many",
+    ],
+)
+def test_a_deadline_is_asked_before_costly_steps_too(name):
+    program = compile_selector(HOSTILE[name][0])
+    asked = 0
+
+    def deadline():
+        nonlocal asked
+        asked += 1
+        return asked > 1
+
+    with pytest.raises(CelRuntimeError, match=r"operation interrupted$"):
+        program.evaluate(device(), deadline=deadline)
 
 
 def test_the_message_of_the_cost_limit_is_upstreams():

@@ -196,3 +196,17 @@ def test_names_split_at_the_first_slash():
 def test_allow_multiple_allocations_is_false_when_unset():
     assert ask("device.allowMultipleAllocations") is False
     assert ask("device.allowMultipleAllocations", device(multiple=True)) is True
+
+
+@pytest.mark.parametrize(
+    ("expression", "answer"),
+    [
+        ('"aa😀a😀".findAll("\\\\B").size() == 2', True),
+        ('"é😀".findAll("").size() == 3', True),
+        ('"a😀b".matches("\\\\B")', False),
+        ('"a😀 b".matches("\\\\B")', True),
+        ('"aXbX".findAll("X*") == ["", "X", "X"]', True),
+    ],
+)
+def test_matches_lie_between_characters_not_between_bytes(expression, answer):
+    assert ask(expression) is answer
