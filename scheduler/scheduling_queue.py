@@ -55,6 +55,7 @@ class QueuedPod:
         rejections: failed attempts that ended in a refusal.
         errors: failed attempts in a row that ended in an error.
         rejected_by: plugins that refused it in the last attempt.
+        wanted: events that may help it, as far as those plugins know.
         ticket: grows with every move; heap entries with an older one are void.
         seen: number of the first event that came after the attempt began.
         claims: `namespace/name` of its claims, as far as known.
@@ -66,6 +67,7 @@ class QueuedPod:
     rejections: int = 0
     errors: int = 0
     rejected_by: frozenset[str] = frozenset()
+    wanted: Event = ALWAYS
     ticket: int = 0
     seen: int = 0
     claims: frozenset[str] = frozenset()
@@ -96,7 +98,7 @@ class _Logged:
 
 
 class SchedulingQueue:
-    """The queue. Methods never await and cost O(log n), events O(pods that they concern)."""
+    """The queue. Methods never await and cost O(log n), events O(pods that they may help)."""
 
     def __init__(
         self,
@@ -119,6 +121,8 @@ class SchedulingQueue:
         self._active: list[tuple[float, float, int, str]] = []
         self._backoff: list[tuple[float, int, str]] = []
         self._unschedulable: dict[str, QueuedPod] = {}
+        # The same by the events they want, so that an event that helps nobody costs nothing, however many wait.
+        self._by_wanted: dict[Event, dict[str, QueuedPod]] = {}
         self._by_claim: dict[
             str, dict[str, QueuedPod]
         ] = {}  # claim key -> uid -> unschedulable pod
@@ -244,6 +248,7 @@ class SchedulingQueue:
             return
         queued.timestamp = now
         queued.rejected_by = frozenset(rejected_by)
+        queued.wanted = _wanted(queued.rejected_by)
         if is_error:
             queued.errors += 1
         else:
@@ -327,7 +332,12 @@ class SchedulingQueue:
         elif logged.events is Event.CLAIM_CHANGED:
             concerned = list(self._by_claim.get(logged.claim, {}).values())
         else:
-            concerned = list(self._unschedulable.values())
+            concerned = [
+                queued
+                for wanted, pods in self._by_wanted.items()
+                if logged.events & wanted
+                for queued in pods.values()
+            ]
         for queued in concerned:
             if self._helps(queued, logged):
                 self._wake(queued, now)
@@ -336,10 +346,7 @@ class SchedulingQueue:
         uid = queued.pod.metadata.uid
         if logged.caused_by == uid or logged.pod_uid not in ("", uid):
             return False
-        wanted = ALWAYS
-        for plugin in queued.rejected_by:
-            wanted |= WAKES.get(plugin, Event.NOTHING)
-        found = logged.events & wanted
+        found = logged.events & queued.wanted
         if not found:
             return False
         about_claims = Event.CLAIM_CHANGED | Event.CLAIM_FREED | Event.OWN_CLAIM_STATUS
@@ -376,6 +383,7 @@ class SchedulingQueue:
     def _park(self, queued: QueuedPod) -> None:
         uid = queued.pod.metadata.uid
         self._unschedulable[uid] = queued
+        self._by_wanted.setdefault(queued.wanted, {})[uid] = queued
         for claim in queued.claims:
             self._by_claim.setdefault(claim, {})[uid] = queued
 
@@ -383,6 +391,10 @@ class SchedulingQueue:
         uid = queued.pod.metadata.uid
         if self._unschedulable.pop(uid, None) is None:
             return
+        alike = self._by_wanted[queued.wanted]
+        del alike[uid]
+        if not alike:
+            del self._by_wanted[queued.wanted]
         for claim in queued.claims:
             pods = self._by_claim[claim]
             del pods[uid]
@@ -444,6 +456,13 @@ class SchedulingQueue:
         while self._log_start < oldest and self._log:
             self._log.popleft()
             self._log_start += 1
+
+
+def _wanted(rejected_by: Iterable[str]) -> Event:
+    wanted = ALWAYS
+    for plugin in rejected_by:
+        wanted |= WAKES.get(plugin, Event.NOTHING)
+    return wanted
 
 
 def _claims(pod: Pod) -> frozenset[str]:

@@ -29,7 +29,13 @@ from scheduler.model import (
     Taint,
     Toleration,
 )
-from scheduler.scheduling_queue import CLAIM_PATIENCE_SECONDS, MAX_EVENTS, Place, SchedulingQueue
+from scheduler.scheduling_queue import (
+    CLAIM_PATIENCE_SECONDS,
+    MAX_EVENTS,
+    Place,
+    QueuedPod,
+    SchedulingQueue,
+)
 from tests.pods import node_object, pod
 
 
@@ -429,6 +435,28 @@ def test_the_same_events_during_the_attempt_are_replayed(case: Wake) -> None:
     queue.failed(waiting.metadata.uid, case.rejected_by, 0.2)
 
     assert place(queue, waiting) is (Place.BACKOFF if case.woken else Place.UNSCHEDULABLE)
+
+
+def test_an_event_that_helps_nobody_looks_at_none_of_the_waiting_pods(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at: list[str] = []
+    helps = SchedulingQueue._helps
+
+    def spied(queue: SchedulingQueue, queued: QueuedPod, logged: Any) -> bool:
+        looked_at.append(queued.pod.metadata.name)
+        return helps(queue, queued, logged)
+
+    monkeypatch.setattr(SchedulingQueue, "_helps", spied)
+    queue = SchedulingQueue()
+    for number in range(50):
+        parked(queue, pod(f"p{number}"), "DynamicResources")
+    parked(queue, pod("room"), "NodeResourcesFit")
+
+    queue.on_change(Change(Kind.POD, RUNNING, None), 20.0)
+
+    assert looked_at == ["room"]
+    assert popped(queue, 20.0) == ["room"]
 
 
 def test_events_before_the_attempt_are_not_replayed() -> None:
