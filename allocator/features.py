@@ -17,7 +17,7 @@ class Gate:
 
     Attributes:
         name: upstream's name.
-        field: the flag of `Features` it sets.
+        field: the flag of `Features` it sets; empty: nothing here depends on it.
         stages: version -> "A-", "B+", "GA", "GA L" (L: locked on); a version without entry does not know the gate.
         what: the feature in a few words.
     """
@@ -125,6 +125,16 @@ GATES: Final[tuple[Gate, ...]] = (
         _stages("A-", "A-", "B+", "GA L"),
         "Extended resources",
     ),
+    # Known, so that a kube-scheduler's gates can be handed over as they are; they decide nothing about devices.
+    Gate("DynamicResourceAllocation", "", _stages("GA+", "GA L", "GA L", "GA L"), "Structured DRA"),
+    Gate("DRASchedulerFilterTimeout", "", _stages("B+", "B+", "B+", "B+"), "Filter timeout"),
+    Gate("DRAWorkloadResourceClaims", "", _stages("", "", "A-", "B-"), "PodGroup claims"),
+    Gate(
+        "DRAResourceClaimGranularStatusAuthorization",
+        "",
+        _stages("", "", "B+", "B+"),
+        "Status write authorization",
+    ),
 )
 _BY_NAME: Final = {gate.name: gate for gate in GATES}
 
@@ -162,7 +172,7 @@ class Features:
             FeatureGateError: unknown version or gate, or a gate this version does not have or has locked on.
         """
         minor = minor_version(version)
-        values = {gate.field: gate.default(minor) for gate in GATES}
+        values = {gate.field: gate.default(minor) for gate in GATES if gate.field}
         for name, on in (overrides or {}).items():
             gate = _BY_NAME.get(name)
             if gate is None:
@@ -172,7 +182,8 @@ class Features:
                 raise FeatureGateError(f"feature gate {name} does not exist in {minor}")
             if stage is not None and stage.endswith("L") and not on:
                 raise FeatureGateError(f"feature gate {name} is locked on in {minor}")
-            values[gate.field] = on
+            if gate.field:
+                values[gate.field] = on
         return cls(**values)
 
     @property
@@ -215,8 +226,8 @@ def minor_version(version: str) -> str:
 
 
 _FIELDS: Final = {field.name for field in fields(Features)}
-if {gate.field for gate in GATES} != _FIELDS:
-    raise AssertionError("every gate needs a flag and every flag a gate")
+if {gate.field for gate in GATES} - {""} != _FIELDS:
+    raise AssertionError("every flag needs a gate and every flag of a gate must be there")
 
 
 def feature_table() -> str:

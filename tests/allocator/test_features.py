@@ -2,7 +2,54 @@
 
 import pytest
 
-from allocator.features import GATES, FeatureGateError, Features, minor_version
+from allocator.features import GATES, VERSIONS, FeatureGateError, Features, minor_version
+
+# As upstream's list of gates has them: 1.34, 1.35, 1.36, 1.37.
+STAGES = """
+DynamicResourceAllocation                    GA+  GA_L  GA_L  GA_L
+DRAAdminAccess                               B+   B+    GA_L  GA_L
+DRAPrioritizedList                           B+   B+    GA+   GA_L
+DRAPartitionableDevices                      A-   A-    B+    B+
+DRADeviceTaints                              A-   A-    B+    GA+
+DRADeviceTaintRules                          .    A-    B-    GA+
+DRAConsumableCapacity                        A-   A-    B+    B+
+DRAFractionalCapacityRange                   .    .     .     B-
+DRADeviceBindingConditions                   A-   A-    B+    B+
+DRAResourceClaimDeviceStatus                 B+   B+    B+    GA_L
+DRAListTypeAttributes                        .    .     A-    A-
+DRADerivedAttributes                         .    .     .     A-
+DRADeviceCompatibilityGroups                 .    .     .     A-
+DRAOptionalNodeOperations                    .    .     .     A-
+DRAPartitionableDevicesType                  .    .     .     A-
+DRANodeAllocatableResources                  .    .     A-    A-
+DRAExtendedResource                          A-   A-    B+    GA_L
+DRASchedulerFilterTimeout                    B+   B+    B+    B+
+DRAWorkloadResourceClaims                    .    .     A-    B-
+DRAResourceClaimGranularStatusAuthorization  .    .     B+    B+
+"""
+
+
+def test_every_gate_has_upstreams_stage_and_default_in_every_version() -> None:
+    expected = {
+        name: [text.replace("_", " ").replace(".", "") for text in stages]
+        for name, *stages in (line.split() for line in STAGES.split("\n") if line)
+    }
+    assert {
+        gate.name: [gate.stages.get(version, "") for version in VERSIONS] for gate in GATES
+    } == expected
+    for gate in GATES:
+        for version, stage in zip(VERSIONS, expected[gate.name], strict=True):
+            is_on = stage != "" and not stage.endswith("-")
+            assert gate.default(version) is is_on
+            if gate.field:
+                assert getattr(Features.for_version(version), gate.field) is is_on
+
+
+def test_gates_that_decide_nothing_about_devices_are_accepted() -> None:
+    gates = {"DynamicResourceAllocation": True, "DRAWorkloadResourceClaims": True}
+    assert Features.for_version("1.37", gates) == Features()
+    with pytest.raises(FeatureGateError, match="locked on"):
+        Features.for_version("1.37", {"DynamicResourceAllocation": False})
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ from allocator.features import GATES, VERSIONS, Features
 
 def gates_of(features: Features) -> dict[str, bool]:
     """Features as upstream's gate names."""
-    return {gate.name: bool(getattr(features, gate.field)) for gate in GATES}
+    return {gate.name: bool(getattr(features, gate.field)) for gate in GATES if gate.field}
 
 
 def features_of(gates: dict[str, bool]) -> Features:
     """The reverse: gates that are not named are off."""
-    return Features(**{gate.field: gates.get(gate.name, False) for gate in GATES})
+    return Features(**{gate.field: gates.get(gate.name, False) for gate in GATES if gate.field})
 
 
 def changed(
@@ -27,7 +27,7 @@ def changed(
 
 DEFAULTS = {version: gates_of(Features.for_version(version)) for version in VERSIONS}
 NEWEST = DEFAULTS[VERSIONS[-1]]
-EVERYTHING = {gate.name: True for gate in GATES}
+EVERYTHING = dict.fromkeys(NEWEST, True)
 # The stable allocator with all that it knows.
 STABLE = changed(
     NEWEST,
