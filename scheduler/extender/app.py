@@ -1,18 +1,21 @@
-"""The webhooks: FastAPI routes over `ExtenderService`, raw bytes in, raw bytes out.
+"""The webhooks: raw bytes in, raw bytes out, over `ExtenderService`.
 
 Anything but a well-formed POST of JSON within the limits is refused before it is looked at; errors never repeat what the
 caller sent. Who may not write (not the leader, caches not synced) answers 503. Source: reliability 5.4.
+
+kube-scheduler waits for filter and prioritize between any two pods, so those calls go past FastAPI's middlewares and
+request objects: they are served straight from ASGI. FastAPI answers everything else.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, Final
 
 import orjson
-from fastapi import FastAPI, Request, Response
-from starlette.requests import ClientDisconnect
+from fastapi import FastAPI
+from starlette.routing import Route
 
 from allocator.outcome import Reason
 from scheduler.api import extender_v1
@@ -25,6 +28,11 @@ _log: Final = logging.getLogger(__name__)
 BODY_SECONDS: Final = 10.0
 Handler = Callable[[bytes], Awaitable[bytes]]
 Observe = Callable[[str, int, float], None]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
+_Answer = tuple[int, bytes]
 
 
 class ExtenderApp:
@@ -55,36 +63,42 @@ class ExtenderApp:
         self._patience = patience_seconds
         self._observe = observe
 
-    def create(self) -> FastAPI:
+    def create(self) -> Asgi:
         """Make the ASGI application."""
-        app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+        others = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+        verbs: dict[str, Asgi] = {}
         for verb, handler, limit in (
             ("filter", self._filter, extender_v1.MAX_BODY_BYTES),
             ("prioritize", self._prioritize, extender_v1.MAX_BODY_BYTES),
             ("preempt", self._preempt, extender_v1.MAX_BODY_BYTES),
             ("bind", self._bind, extender_v1.MAX_BIND_BODY_BYTES),
         ):
-            app.add_api_route(f"/{verb}", self._route(verb, handler, limit), methods=["POST"])
+            served = verbs[f"/{verb}"] = self._route(verb, handler, limit)
+            others.router.routes.append(Route(f"/{verb}", _Endpoint(served), methods=["POST"]))
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            direct = scope["type"] == "http" and scope["method"] == "POST"
+            served = verbs.get(scope["path"]) if direct else None
+            await (others if served is None else served)(scope, receive, send)
+
         return app
 
-    def _route(
-        self, verb: str, handler: Handler, limit: int
-    ) -> Callable[[Request], Awaitable[Response]]:
-        async def route(request: Request) -> Response:
+    def _route(self, verb: str, handler: Handler, limit: int) -> Asgi:
+        async def route(scope: Scope, receive: Receive, send: Send) -> None:
             started = time.perf_counter()
-            response = await self._call(request, handler, limit)
-            self._observe(verb, response.status_code, time.perf_counter() - started)
-            return response
+            status, body = await self._call(scope, receive, handler, limit)
+            self._observe(verb, status, time.perf_counter() - started)
+            await _send(send, status, body)
 
         return route
 
-    async def _call(self, request: Request, handler: Handler, limit: int) -> Response:
+    async def _call(self, scope: Scope, receive: Receive, handler: Handler, limit: int) -> _Answer:
         try:
-            body = await _read(request, limit)
+            body = await _read(scope["headers"], receive, limit)
             reason = await self._availability()
             if reason is not None:
                 return _problem(503, reason.message)
-            return Response(await handler(body), media_type="application/json")
+            return 200, await handler(body)
         except Exception as problem:  # noqa: BLE001  # the caller gets an answer, the log gets the rest
             return _failure(problem)
 
@@ -121,25 +135,50 @@ class MediaTypeError(Exception):
     """The body is not announced as JSON."""
 
 
-async def _read(request: Request, limit: int) -> bytes:
+class HungUpError(Exception):
+    """The caller has gone before the body was complete."""
+
+
+class _Endpoint:
+    """A verb as FastAPI's router takes an ASGI application: as an object, not a function."""
+
+    def __init__(self, served: Asgi) -> None:
+        self._served = served
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._served(scope, receive, send)
+
+
+async def _read(headers: Iterable[tuple[bytes, bytes]], receive: Receive, limit: int) -> bytes:
     """Read a body of at most `limit` bytes, whatever Content-Length says.
 
     Raises:
         RequestError: it is larger.
         TimeoutError: it does not arrive in time.
         MediaTypeError: it is not JSON.
+        HungUpError: the rest of it will not come.
     """
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json":
+    media_type, length = b"", b""
+    for name, value in headers:
+        if name == b"content-type":
+            media_type = media_type or value.partition(b";")[0].strip().lower()
+        elif name == b"content-length":
+            length = length or value
+    if media_type != b"application/json":
         raise MediaTypeError
     too_large = RequestError("", f"the body is larger than {limit} bytes", too_large=True)
-    length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > limit:
+    if length.isdigit() and int(length) > limit:
         raise too_large
     chunks: list[bytes] = []
     size = 0
+    more = True
     async with asyncio.timeout(BODY_SECONDS):
-        async for chunk in request.stream():
+        while more:
+            message = await receive()
+            if message["type"] != "http.request":
+                raise HungUpError
+            chunk = message.get("body", b"")
+            more = message.get("more_body", False)
             size += len(chunk)
             if size > limit:
                 raise too_large
@@ -147,7 +186,16 @@ async def _read(request: Request, limit: int) -> bytes:
     return b"".join(chunks)
 
 
-def _failure(problem: Exception) -> Response:
+async def _send(send: Send, status: int, body: bytes) -> None:
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _failure(problem: Exception) -> _Answer:
     match problem:
         case MediaTypeError():
             return _problem(415, "Content-Type must be application/json")
@@ -157,14 +205,12 @@ def _failure(problem: Exception) -> Response:
             return _problem(408, "the body did not arrive in time")
         case ServiceError():
             return _problem(500, problem.status.message)
-        case ClientDisconnect():
+        case HungUpError():
             return _problem(400, "the caller has hung up")
         case _:
             _log.error("a call has met a defect", exc_info=problem)
             return _problem(500, "internal error")
 
 
-def _problem(status: int, message: str) -> Response:
-    return Response(
-        orjson.dumps({"Error": message}), status_code=status, media_type="application/json"
-    )
+def _problem(status: int, message: str) -> _Answer:
+    return status, orjson.dumps({"Error": message})
