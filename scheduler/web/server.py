@@ -31,8 +31,47 @@ KEEP_ALIVE_SECONDS: Final = (
     120  # longer than Go's 90 s: the caller closes first, so no request meets a closed socket
 )
 GRACE_SECONDS: Final = 5
+HOLD_BYTES: Final = 1024 * 1024  # of an answer that is not complete
 MAX_CONNECTIONS: Final = 2048
 RELOAD_SECONDS: Final = 10.0
+
+
+class WholeAnswers:
+    """A transport that sends head and body of an answer at once: one system call here, one wake-up of the caller.
+
+    uvicorn writes them one after the other, and each write is sent.
+    """
+
+    def __init__(self, transport: Any, conn: h11.Connection) -> None:
+        """Wrap a transport; what is held goes out as soon as `conn` has ended the answer."""
+        self._transport = transport
+        self._conn = conn
+        self._held: list[bytes] = []
+        self._size = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Hold a part of an answer, or send it with what is held."""
+        if self._conn.our_state is h11.SEND_BODY and self._size < HOLD_BYTES:
+            self._held.append(data)
+            self._size += len(data)
+        elif self._held:
+            self._held.append(data)
+            self._flush()
+        else:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Send what is held, and close."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._held:
+            parts, self._held, self._size = self._held, [], 0
+            self._transport.write(b"".join(parts))
 
 
 class BoundedH11Protocol(H11Protocol):
@@ -48,7 +87,7 @@ class BoundedH11Protocol(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         """Expect the first head."""
-        super().connection_made(transport)
+        super().connection_made(WholeAnswers(transport, self.conn))  # type: ignore[arg-type]  # all that is asked of it
         if len(self.connections) > MAX_CONNECTIONS:
             transport.close()
             return
