@@ -108,10 +108,11 @@ class ClaimWriter:
             if allocation is None:
                 _check_as_decided(document, claim)
                 if is_reserved:
-                    return self._assume(document)
+                    return self._assume(orjson.dumps(document)).claim
             elif (current := _allocation(document)) is not None:
                 if is_reserved and _same_devices(current, allocation):
-                    return self._assume(document)  # an answer was lost; the write was not
+                    # An answer was lost; the write was not.
+                    return self._assume(orjson.dumps(document)).claim
                 raise BindError(
                     ReasonKind.WRITE_CONFLICT,
                     f"claim {name} was allocated in the meantime",
@@ -126,7 +127,7 @@ class ClaimWriter:
             self._add_reservation(document, pod, allocation, name)
             answer = await self.put(document, "/status")
             if isinstance(answer, Committed):
-                return self._assume(orjson.loads(answer.body))
+                return self._assume(answer.body).claim
             if answer.status != 409:
                 raise refusal(answer, name)
             await backoff.pause()
@@ -159,7 +160,7 @@ class ClaimWriter:
             consumers = status.get("reservedFor") or []
             rest = [consumer for consumer in consumers if consumer.get("uid") != pod_uid]
             if len(rest) == len(consumers):
-                self._assume(document)
+                self._assume(orjson.dumps(document))
                 return
             if rest:
                 status["reservedFor"] = rest
@@ -167,7 +168,7 @@ class ClaimWriter:
                 _deallocate(status)
             answer = await self.put(document, "/status")
             if isinstance(answer, Committed):
-                self._assume(orjson.loads(answer.body))
+                self._assume(answer.body)
                 return
             if answer.status == 404:
                 return
@@ -198,13 +199,13 @@ class ClaimWriter:
         _deallocate(status)
         answer = await self.put(document, "/status")
         if isinstance(answer, Committed):
-            self._assume(orjson.loads(answer.body))
+            self._assume(answer.body)
             return True
         if answer.status == 409:
             # Perhaps an earlier try of ours: whoever binds next must not start from the version before.
             found = await self._read(claim, fresh=True)
             if found["metadata"].get("uid") == claim.metadata.uid:
-                self._assume(found)
+                self._assume(orjson.dumps(found))
         return False
 
     async def put(self, document: Document, subresource: str = "") -> Committed | Rejected:
@@ -266,7 +267,7 @@ class ClaimWriter:
             meta["annotations"] = {**(meta.get("annotations") or {}), FENCE_ANNOTATION: version}
             answer = await self.client.write("PUT", path, orjson.dumps(document))
             if isinstance(answer, Committed):
-                self._assume(orjson.loads(answer.body))
+                self._assume(answer.body)
                 return
             await backoff.pause(answer)
 
@@ -286,8 +287,7 @@ class ClaimWriter:
             meta["annotations"] = {**(meta.get("annotations") or {}), EPOCH_ANNOTATION: str(epoch)}
         answer = await self.put(document)
         if isinstance(answer, Committed):
-            self._assume(orjson.loads(answer.body))
-            stored: Document = orjson.loads(answer.body)
+            stored: Document = orjson.loads(self._assume(answer.body).raw)
             return stored
         if answer.status == 409:
             return None
@@ -342,12 +342,13 @@ class ClaimWriter:
             ) from problem
         return found
 
-    def _assume(self, document: Document) -> ResourceClaim:
-        record = decode(Kind.RESOURCE_CLAIM, orjson.dumps(document))
+    def _assume(self, raw: bytes) -> ClaimRecord:
+        """Tell the cache of a claim as the API server has it now."""
+        record = decode(Kind.RESOURCE_CLAIM, raw)
         if not isinstance(record, ClaimRecord):
             raise TypeError(type(record))
         self.cache.assume_claim(record)
-        return record.claim
+        return record
 
 
 def claim_path(namespace: str, name: str) -> str:
