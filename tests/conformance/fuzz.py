@@ -12,7 +12,7 @@ from itertools import combinations
 from allocator.cel import Compiler
 from tests.conformance.answers import depends_on_node, difference
 from tests.conformance.gates import features_of
-from tests.conformance.generate import question, tags
+from tests.conformance.generate import all_tags, question, tags
 from tests.conformance.objects import Json
 from tests.conformance.ours import faults, ours
 from tests.conformance.record import REGRESSIONS, entry, fingerprint
@@ -94,9 +94,11 @@ class _Table:
                 "fatal, everywhere": 0,
             }
         )
-        self.features: Counter[str] = Counter()
+        self.features: Counter[str] = Counter(dict.fromkeys(all_tags(), 0))
         self.pairs: Counter[tuple[str, str]] = Counter()
-        self.implementations: Counter[str] = Counter()
+        self.implementations: Counter[str] = Counter(
+            {"stable": 0, "incubating": 0, "experimental": 0}
+        )
         self.skipped = 0
 
     def add(self, asked: Json, answer: Json) -> None:

@@ -610,6 +610,11 @@ def _share(draw: _Draw, driver: str, pool: str, device: Json, number: int) -> Js
 # What a question holds --------------------------------------------------------------------------
 
 
+def all_tags() -> tuple[str, ...]:
+    """Every tag there is: what never occurs has to be seen in the table too."""
+    return (*_WORDS, *_SHAPES)
+
+
 def tags(question_: Json) -> set[str]:
     """Which features a question really uses; for the table of a run."""
     text = str(question_)
@@ -639,6 +644,10 @@ def tags(question_: Json) -> set[str]:
     return found
 
 
+_SHAPES = (
+    "request selectors", "several pools", "several drivers", "stale generations", "slices of other nodes", "several claims",
+    "several requests", "constraints over several requests", "firstAvailable with All",
+)  # fmt: skip
 _WORDS = {
     "All": "All", "admin access": "adminAccess", "firstAvailable": "firstAvailable",
     "matchAttribute": "matchAttribute", "distinctAttribute": "distinctAttribute", "counters": "consumesCounters",

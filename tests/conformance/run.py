@@ -91,7 +91,10 @@ def main(arguments: list[str]) -> int:
         if options.record:
             write_record(oracle)
             if options.objects:
-                with Oracle(program="validate") as validation, fuzz_validate.alpha_oracle() as alpha:
+                with (
+                    Oracle(program="validate") as validation,
+                    fuzz_validate.alpha_oracle() as alpha,
+                ):
                     fuzz_validate.write_record(validation, alpha)
             return 0
         failed = check_record(oracle) > 0

@@ -1,9 +1,11 @@
 """Our allocator against upstream's recorded answers: every behaviour case and every kept regression."""
 
+import random
+
 import pytest
 
 from allocator.cel import Compiler
-from tests.conformance import record
+from tests.conformance import generate, record
 from tests.conformance.answers import difference
 from tests.conformance.cases import CASES, questions
 from tests.conformance.ours import ours
@@ -34,6 +36,19 @@ def test_every_case_has_an_answer_to_its_present_question():
     assert _RECORD.keys() == _QUESTIONS.keys()
     for name, question in _QUESTIONS.items():
         assert _RECORD[name]["question"] == record.fingerprint(question), name
+
+
+def test_every_numbered_behaviour_has_a_case():
+    numbers = {int(entry.name[:3]) for entry in CASES if entry.name[:3].isdecimal()}
+    # 83, that inputs are left as they are, is no question: tests/allocator/test_output.py has it.
+    assert numbers == set(range(1, 83))
+
+
+def test_the_generator_reaches_every_feature_of_its_table():
+    found: set[str] = set()
+    for number in range(400):
+        found |= generate.tags(generate.question(random.Random(f"reach/{number}"), "x"))
+    assert found == set(generate.all_tags())
 
 
 @pytest.mark.parametrize("entry", CASES, ids=lambda entry: entry.name)
