@@ -25,7 +25,7 @@ from allocator.report import NULL_REPORTER, Explanation, Reporter
 from allocator.requests import FatalError, PreparedClaims, prepare_claims
 from allocator.result import NewShareID, ResultError, ResultRules, allocation_result
 from allocator.search import DEVICE_TEXTS, IN_USE, NO_MATCH, STAGES, Limits, Search, Solution
-from allocator.snapshot import Snapshot
+from allocator.snapshot import AllocatedState, Snapshot
 
 DEFAULT_BUDGET: Final = 1_000_000
 """Candidate devices after which a search gives up."""
@@ -94,7 +94,7 @@ def allocate(
     )
 
 
-def allocate_prepared(  # noqa: PLR0911 - one return an outcome
+def allocate_prepared(
     prepared: PreparedClaims,
     node: Node,
     snapshot: Snapshot,
@@ -110,14 +110,41 @@ def allocate_prepared(  # noqa: PLR0911 - one return an outcome
     try:
         pools = gather_pools(node, snapshot.slices, prepared.rules)
     except NodeSelectorError as error:
-        return _broken_node_selector(error)
+        return broken_node_selector(error)
+    found = solve(
+        prepared,
+        node,
+        pools,
+        snapshot.allocated,
+        budget=budget,
+        policy=policy,
+        should_stop=should_stop,
+        reporter=reporter,
+        explain=explain,
+    )
+    if isinstance(found, Solution):
+        return allocated(prepared, found, node.name, new_share_id)
+    return found
+
+
+def solve(  # noqa: PLR0911 - one return an outcome
+    prepared: PreparedClaims,
+    node: Node,
+    pools: Sequence[Pool],
+    in_use: AllocatedState,
+    *,
+    budget: int | None = DEFAULT_BUDGET,
+    policy: Policy = FIRST_FIT,
+    should_stop: Callable[[], bool] | None = None,
+    reporter: Reporter = NULL_REPORTER,
+    explain: bool = False,
+) -> Solution | Outcome:
+    """The search alone, over pools that were gathered before: a solution, or the outcome without one."""
     if prepared.problem is not None and not prepared.has_all:
         return Fatal(prepared.problem, depends_on_node=False)
     if explain and reporter is NULL_REPORTER:
         reporter = Explanation(limit=MOST_DETAILS)
-    search = Search(
-        prepared, node, pools, snapshot.allocated, Limits(budget, should_stop), reporter
-    )
+    search = Search(prepared, node, pools, in_use, Limits(budget, should_stop), reporter)
     try:
         if prepared.has_all:
             search.prepare_all()
@@ -125,7 +152,7 @@ def allocate_prepared(  # noqa: PLR0911 - one return an outcome
                 return Fatal(prepared.problem, depends_on_node=False)
         solution = policy.choose(search.solutions())
         if solution is not None:
-            return _allocated(prepared, solution, node, new_share_id)
+            return solution
     except FatalError as error:
         if explain and error.outcome.reason.kind in _GIVEN_UP:
             return _with_details(error.outcome, search, pools, reporter)
@@ -146,7 +173,8 @@ def _with_details(
     return Fatal(replace(outcome.reason, devices=devices), outcome.depends_on_node)
 
 
-def _broken_node_selector(error: NodeSelectorError) -> Fatal:
+def broken_node_selector(error: NodeSelectorError) -> Fatal:
+    """The outcome when the pools of a node cannot be gathered."""
     reason = Reason(
         kind=ReasonKind.POOL_INVALID,
         message=f"a resource slice has a node selector that cannot be parsed: {error}",
@@ -154,27 +182,40 @@ def _broken_node_selector(error: NodeSelectorError) -> Fatal:
     return Fatal(reason, depends_on_node=True)
 
 
-def _allocated(
-    prepared: PreparedClaims, solution: Solution, node: Node, new_share_id: NewShareID
+def allocated(
+    prepared: PreparedClaims,
+    solution: Solution,
+    node_name: str,
+    new_share_id: NewShareID,
+    claims: Sequence[ResourceClaim] | None = None,
 ) -> Outcome:
+    """Write a solution down.
+
+    Args:
+        prepared: what was asked.
+        solution: what was found.
+        node_name: where.
+        new_share_id: makes the id of a share.
+        claims: whose results they become; None: the prepared ones.
+    """
     rules = ResultRules(
         binds=not prepared.rules.stable,
         binding=prepared.features.binding,
         skips=prepared.experimental,
     )
     allocations = []
-    for claim, devices, requests in zip(
-        prepared.claims, solution.devices, solution.requests, strict=True
-    ):
+    if claims is None:
+        claims = [each.claim for each in prepared.claims]
+    for claim, devices, requests in zip(claims, solution.devices, solution.requests, strict=True):
         try:
             allocations.append(
-                allocation_result(claim.claim, devices, requests, node.name, rules, new_share_id)
+                allocation_result(claim, devices, requests, node_name, rules, new_share_id)
             )
         except ResultError as error:
             reason = Reason(
                 kind=ReasonKind.POOL_INVALID,
-                message=f"claim {claim.claim.key}: {error}",
-                claim=claim.claim.metadata.name,
+                message=f"claim {claim.key}: {error}",
+                claim=claim.metadata.name,
             )
             return Fatal(reason, depends_on_node=True)
     return Allocated(tuple(allocations))

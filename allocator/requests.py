@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from allocator.capacity import CapacityError, Consumption, consumption
-from allocator.cel import Compiler, Program
+from allocator.cel import Compiler, Program, Read
 from allocator.constraints import Constraint, DistinctAttribute, MatchAttribute, lookup_attribute
 from allocator.errors import CelCompileError, CelError
 from allocator.features import Features
@@ -161,15 +161,21 @@ def prepare_claims(
         claims=tuple(preparation.claims),
         problem=preparation.problem,
         features=features,
-        rules=PoolRules(
-            partitionable=features.partitionable_devices,
-            groups=experimental and features.device_compatibility_groups,
-            stable=stable,
-        ),
+        rules=rules_of(features),
         experimental=experimental,
         selectors=Selectors(cel, stable=stable),
         has_all=preparation.has_all,
         incomplete=preparation.incomplete,
+    )
+
+
+def rules_of(features: Features) -> PoolRules:
+    """How pools are gathered with these gates."""
+    implementation = features.implementation
+    return PoolRules(
+        partitionable=features.partitionable_devices,
+        groups=implementation == "experimental" and features.device_compatibility_groups,
+        stable=implementation == "stable",
     )
 
 
@@ -391,6 +397,22 @@ class _Preparation:
         )
 
 
+def reads_of(prepared: PreparedClaims) -> frozenset[Read] | None:
+    """What the search for some claims may read of a device's attributes; None if that may be anything."""
+    found: set[Read] = set()
+    for claim in prepared.claims:
+        for constraint in claim.constraints:
+            domain, slash, name = constraint.attribute.partition("/")
+            found.add(Read("attribute", domain if slash else "", name if slash else domain))
+        for request in claim.requests:
+            for alternative in request.alternatives:
+                reads = prepared.selectors.reads(alternative)
+                if reads is None:
+                    return None
+                found |= reads
+    return frozenset(found)
+
+
 def _expressions(selectors: Sequence[DeviceSelector] | None) -> tuple[str | None, ...]:
     return tuple(None if s.cel is None else s.cel.expression for s in selectors or ())
 
@@ -480,15 +502,40 @@ class Selectors:
 
     def _program(self, expression: str | None) -> Program:
         """Compile, or raise the same error again."""
-        found = self._compiled.get(expression)
-        if found is None:
-            found = _compile(expression, self._compiler.selector)
-            self._compiled[expression] = found
+        found = self._selector(expression)
         if isinstance(found, CelCompileError):
             raise CelCompileError(
                 found.message
             )  # a fresh one: a raised exception collects tracebacks
         return found
+
+    def _selector(self, expression: str | None) -> Program | CelCompileError:
+        found = self._compiled.get(expression)
+        if found is None:
+            found = self._compiled[expression] = _compile(expression, self._compiler.selector)
+        return found
+
+    def _derivation(self, expression: str) -> Program | CelCompileError:
+        found = self._derived.get(expression)
+        if found is None:
+            found = self._derived[expression] = _compile(expression, self._compiler.derived)
+        return found
+
+    def reads(self, alternative: Alternative) -> frozenset[Read] | None:
+        """What the selectors, derived attributes and constraints of an alternative may read of a device; None: all of it.
+
+        An expression that does not compile reads nothing.
+        """
+        found: set[Read] = set()
+        programs = [self._selector(expression) for expression in alternative.expressions]
+        programs += [self._derivation(expression) for expression in alternative.derived.values()]
+        for program in programs:
+            if isinstance(program, CelCompileError):
+                continue
+            if program.reads is None:
+                return None
+            found |= program.reads
+        return frozenset(found)
 
     def attribute(
         self, alternative: Alternative, candidate: Candidate, name: str
@@ -517,10 +564,7 @@ class Selectors:
 
     def _derive(self, expression: str, candidate: Candidate) -> object:
         try:
-            found = self._derived.get(expression)
-            if found is None:
-                found = _compile(expression, self._compiler.derived)
-                self._derived[expression] = found
+            found = self._derivation(expression)
             if isinstance(found, CelCompileError):
                 return found
             values = candidate.facts.values(candidate.index, hide_sharing=self._hide_sharing)

@@ -13,7 +13,7 @@ arguments give the same answers. `scheduler.engine` gives the same answers faste
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from allocator.outcome import Reason, ReasonKind
 from allocator.scoring import STRATEGIES, raw_prioritized_list
@@ -55,6 +55,24 @@ UNKNOWN_NODE: Final = NodeVerdict(
     error(Reason(kind=ReasonKind.NOT_READY, message="node(s) not known yet"))
 )
 Repelling = Callable[[ClusterSnapshot], Iterable[RepellingPod]]
+Refusals = tuple[tuple[Status, int], ...]
+
+
+class Judged(Protocol):
+    """What a node is to a pod, as far as summing up needs it."""
+
+    @property
+    def status(self) -> Status:
+        """Success, or why not."""
+        ...
+
+    @property
+    def ends_attempt(self) -> bool:
+        """Whether no other node will do better."""
+        ...
+
+
+V = TypeVar("V", bound=Judged)
 # Upstream's default weights of the scorers there are (7.3).
 _WEIGHTS: Final = RawScores(taints=3, affinity=2, devices=2, resources=1)
 
@@ -188,24 +206,39 @@ def filter_nodes(state: CycleState, names: Iterable[str] | None = None) -> Filte
 
 def conclude(verdicts: Mapping[str, NodeVerdict], total: int) -> FilterResult:
     """Sum up the verdicts: is there a node, and if not, is that a refusal or an error?"""
-    counts: dict[tuple[str, str, Code], int] = {}
-    statuses: dict[tuple[str, str, Code], Status] = {}
-    ending: Status | None = None
-    fitting: dict[str, NodeVerdict] = {}
+    fitting, refusals, failure = sum_up(verdicts)
+    return FilterResult(verdicts, total, fitting, refusals, failure)
+
+
+def sum_up(verdicts: Mapping[str, V]) -> tuple[Mapping[str, V], Refusals, Status | None]:
+    """What `conclude` concludes, of whatever tells what nodes are: those that fit, the refusals, and the failure."""
+    fitting: dict[str, V] = {}
+    refused: list[V] = []
     for name, verdict in verdicts.items():
-        status = verdict.status
-        if status.is_success:
+        if verdict.status.is_success:
             fitting[name] = verdict
-            continue
-        key = (status.message, status.plugin, status.code)
-        counts[key] = counts.get(key, 0) + 1
-        statuses.setdefault(key, status)
-        if verdict.ends_attempt:
-            ending = status
-    refusals = tuple((status, counts[key]) for key, status in statuses.items())
+        else:
+            refused.append(verdict)
+    refusals = count_refusals(refused)
+    ending = next((verdict.status for verdict in reversed(refused) if verdict.ends_attempt), None)
     if fitting and ending is None:
-        return FilterResult(verdicts, total, fitting, refusals)
-    return FilterResult(verdicts, total, {}, refusals, ending or _failure(refusals))
+        return fitting, refusals, None
+    return {}, refusals, ending or _failure(refusals)
+
+
+def count_refusals(refused: Iterable[Judged]) -> Refusals:
+    """The different refusals, in the order they come first, each with the number of nodes."""
+    same: dict[int, tuple[Status, int]] = {}  # most nodes say the very same object
+    for verdict in refused:
+        status = verdict.status
+        known = same.get(id(status))
+        same[id(status)] = (status, 1 if known is None else known[1] + 1)
+    counts: dict[tuple[str, str, Code], tuple[Status, int]] = {}
+    for status, count in same.values():
+        key = (status.message, status.plugin, status.code)
+        first, before = counts.get(key, (status, 0))
+        counts[key] = (first, before + count)
+    return tuple(counts.values())
 
 
 def _failure(refusals: Sequence[tuple[Status, int]]) -> Status:
@@ -271,16 +304,26 @@ def pod_failure_message(status: Status, total: int) -> str:
 
 def score_nodes(state: CycleState, verdicts: Mapping[str, NodeVerdict]) -> dict[str, int]:
     """Score the nodes that fit, 0-100, higher is better: by devices alone, or with the other scorers when stand-alone."""
-    whole = 1 if state.environment.mode is Mode.EXTENDER else sum(_WEIGHTS)
-    return {name: score // whole for name, score in rank_nodes(state, verdicts).items()}
+    return scaled(_raw(state, verdicts), state.environment.mode)
+
+
+def scaled(raw: Mapping[str, RawScores], mode: Mode) -> dict[str, int]:
+    """Weighted sums of raw scores, 0-100."""
+    whole = 1 if mode is Mode.EXTENDER else sum(_WEIGHTS)
+    weighed = {scores: score // whole for scores, score in weigh(raw.values(), mode).items()}
+    return {name: weighed[scores] for name, scores in raw.items()}
 
 
 def rank_nodes(state: CycleState, verdicts: Mapping[str, NodeVerdict]) -> dict[str, int]:
     """Weighted sum of all scorers for the nodes that fit; only the order means something."""
-    nodes = state.snapshot.nodes
-    raw = {n: raw_scores(state, nodes[n], each) for n, each in verdicts.items() if each.fits}
+    raw = _raw(state, verdicts)
     weighed = weigh(raw.values(), state.environment.mode)
     return {name: weighed[scores] for name, scores in raw.items()}
+
+
+def _raw(state: CycleState, verdicts: Mapping[str, NodeVerdict]) -> dict[str, RawScores]:
+    nodes = state.snapshot.nodes
+    return {n: raw_scores(state, nodes[n], each) for n, each in verdicts.items() if each.fits}
 
 
 def weigh(raw: Iterable[RawScores], mode: Mode) -> dict[RawScores, int]:
@@ -307,19 +350,22 @@ def raw_scores(state: CycleState, node: NodeInfo, verdict: NodeVerdict) -> RawSc
     memo = verdict.score_memo
     if memo is not None and memo.scores is not None:
         return memo.scores
-    devices = device_score(state, node, verdict)
-    if state.environment.mode is Mode.EXTENDER:
-        scores = RawScores(0, 0, devices, 0)
-    else:
-        scores = RawScores(
-            taint_toleration.score_node(state, node),
-            node_affinity.score_node(state, node),
-            devices,
-            node_resources.score_node(state, node),
-        )
+    scores = scores_with(state, node, device_score(state, node, verdict))
     if memo is not None:
         memo.scores = scores
     return scores
+
+
+def scores_with(state: CycleState, node: NodeInfo, devices: int) -> RawScores:
+    """What the scorers say of a node whose devices are scored already."""
+    if state.environment.mode is Mode.EXTENDER:
+        return RawScores(0, 0, devices, 0)
+    return RawScores(
+        taint_toleration.score_node(state, node),
+        node_affinity.score_node(state, node),
+        devices,
+        node_resources.score_node(state, node),
+    )
 
 
 def device_score(state: CycleState, node: NodeInfo, verdict: NodeVerdict) -> int:

@@ -283,11 +283,22 @@ class ClusterSnapshot:
         nodes: all nodes by name, in the order of their names.
         devices: slices, classes and what is in use, assumed and in-flight allocations included.
         revision: grows with every change of any of these.
+        changes: tells which nodes changed since an earlier revision; the same object in all snapshots of one cache.
+            None: nobody knows.
     """
 
     nodes: Mapping[str, NodeInfo]
     devices: Snapshot
     revision: int
+    changes: "Changes | None" = None
+
+
+class Changes(Protocol):
+    """What changed between revisions."""
+
+    def since(self, revision: int) -> frozenset[str] | None:
+        """Names of nodes changed, added or removed after a revision; None: that is not known, or all of them."""
+        ...
 
 
 class Kind(StrEnum):

@@ -5,7 +5,7 @@ the search.
 """
 
 from allocator.cel.admission import NewExpression, Verdict, check_new_expression
-from allocator.cel.device import DeviceValues, prepare_device
+from allocator.cel.device import DeviceValues, attribute_problem, prepare_device
 from allocator.cel.explain import Clause, explain
 from allocator.cel.program import Compiler, Program, compile_derived, compile_selector
 from allocator.cel.reads import Read
@@ -18,6 +18,7 @@ __all__ = [
     "Program",
     "Read",
     "Verdict",
+    "attribute_problem",
     "check_new_expression",
     "compile_derived",
     "compile_selector",

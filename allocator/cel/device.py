@@ -70,6 +70,23 @@ def prepare_device(driver: str, device: Device) -> DeviceValues:
     )
 
 
+def attribute_problem(device: Device) -> str | None:
+    """The error that `prepare_device` finds, without converting anything; quick where nothing has to be parsed."""
+    for name, attribute in (device.attributes or {}).items():
+        has_scalar = (
+            attribute.string is not None
+            or attribute.int_ is not None
+            or attribute.bool_ is not None
+        )
+        if has_scalar and attribute.versions is None:
+            continue
+        try:
+            attribute_value(attribute)
+        except CelRuntimeError as problem:
+            return f"attribute {name}: {problem.message}"
+    return None
+
+
 def _is_oversized(domains: DomainMap) -> bool:
     """Whether something is larger than the bounds on costs assume."""
     if len(domains) > MAX_NAMES:

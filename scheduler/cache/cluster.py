@@ -16,6 +16,7 @@ from allocator.model.devices import DeviceClass, DeviceID, DeviceTaintRule, Reso
 from allocator.snapshot import SliceIndex, Snapshot
 from scheduler.cache.allocated import AllocatedIndex, Conflict, Use
 from scheduler.cache.assume import AssumeCache
+from scheduler.cache.changes import ChangeLog, nodes_reading
 from scheduler.cache.in_flight import InFlight
 from scheduler.cache.nodes import NodeIndex
 from scheduler.cache.pods import PodIndex, claim_names
@@ -79,6 +80,8 @@ class ClusterCache:
         self._snapshot: ClusterSnapshot | None = None
         self._snapshot_of = (-1, -1)
         self._revision = 0
+        self._changes = ChangeLog()
+        self._changed_with_slices: frozenset[str] | None = frozenset()
 
     # -- what the watch says ------------------------------------------------------------------------------------
 
@@ -161,6 +164,7 @@ class ClusterCache:
         if self._snapshot is None or self._snapshot_of != parts:
             self._snapshot_of = parts
             self._revision += 1
+            self._note_changes()
             self._snapshot = ClusterSnapshot(
                 nodes=self._node_index.infos(),
                 devices=Snapshot(
@@ -169,8 +173,18 @@ class ClusterCache:
                     allocated=self._allocated.state(),
                 ),
                 revision=self._revision,
+                changes=self._changes,
             )
         return self._snapshot
+
+    def _note_changes(self) -> None:
+        """Tell which nodes the next snapshot shows changed, before its parts are made."""
+        of_slices, self._changed_with_slices = self._changed_with_slices, frozenset()
+        of_pools = nodes_reading(self._allocated.dirty, self._slice_index)
+        if of_slices is None or of_pools is None:
+            self._changes.note(self._revision, None)
+        else:
+            self._changes.note(self._revision, of_slices | of_pools | self._node_index.dirty)
 
     def claim(self, namespace: str, name: str) -> ResourceClaim | None:
         """The newest claim known: assumed or watched."""
@@ -332,6 +346,7 @@ class ClusterCache:
         for pod, node_name in self._placed_pods().values():
             nodes.put_pod(pod, node_name)
         self._allocated, self._node_index = allocated, nodes
+        self._changed_with_slices = None
 
     # -- inside -----------------------------------------------------------------------------------------------------
 
@@ -435,15 +450,30 @@ class ClusterCache:
         if len(self._slices_changed) > _MANY_SLICES:
             ordered = sorted(self._slices, key=lambda item: item.metadata.name)
             self._slice_index = SliceIndex.build(ordered, rules)
+            self._changed_with_slices = None
         else:
             if self._slices_changed:
-                upserts = [new for new in self._slices_changed.values() if new is not None]
-                removed = [name for name, new in self._slices_changed.items() if new is None]
-                self._slice_index = self._slice_index.changed(upserts, removed)
+                self._change_slices()
             if self._rules_changed:
                 self._slice_index = self._slice_index.with_rules(rules)
+                self._changed_with_slices = None
         self._slices_changed = {}
         self._rules_changed = False
+
+    def _change_slices(self) -> None:
+        """Insert and remove single slices; their pools look different to every node that reads them, before or after."""
+        upserts = [new for new in self._slices_changed.values() if new is not None]
+        removed = [name for name, new in self._slices_changed.items() if new is None]
+        before = self._slice_index
+        old = [slice_ for name in self._slices_changed if (slice_ := before.get(name)) is not None]
+        pools = {each.pool_id for each in upserts} | {each.pool_id for each in old}
+        self._slice_index = before.changed(upserts, removed)
+        for index in (before, self._slice_index):
+            touched = nodes_reading(pools, index)
+            if touched is None or self._changed_with_slices is None:
+                self._changed_with_slices = None
+                return
+            self._changed_with_slices |= touched
 
     def _sorted_rules(self) -> Sequence[DeviceTaintRule]:
         return sorted(self._rules, key=lambda rule: rule.metadata.name)

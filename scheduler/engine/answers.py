@@ -1,143 +1,227 @@
-"""What a node answered to a question, and what that answer depends on.
+"""What was found in a view, and what a node answered: the first is shared by all nodes with an equal view."""
 
-A search on a node reads: the node's labels and features; its own slices and those without a node, with the whole of
-their pools (completeness, counters); what is in use in those pools. Snapshots are copied on write, so an unchanged part
-is the same object, and "did anything change?" is a handful of identity checks. The parts themselves are kept here, so an
-address is never used again for something else.
-"""
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from collections.abc import Callable
-
-from allocator import Outcome
-from allocator.model.devices import PoolID
-from allocator.model.nodes import Node
-from allocator.snapshot import NOTHING_USED, AllocatedState, PoolUsage, SliceIndex, Snapshot
-from scheduler.framework.cycle_state import NodeVerdict
-from scheduler.framework.status import Status
+from allocator import Allocated, Outcome, PreparedClaims
+from allocator.allocate import allocated
+from allocator.model.claims import ResourceClaim
+from allocator.model.devices import DeviceID
+from allocator.outcome import DoesNotFit, Fatal, NodeError, Reason, ReasonKind
+from allocator.pools import Candidate
+from allocator.result import ChosenDevice, NewShareID
+from allocator.search import Solution
+from allocator.view import NodeView
+from scheduler.cycle import UNKNOWN_NODE
+from scheduler.framework.cycle_state import NodeVerdict, ScoreMemo
+from scheduler.framework.status import SUCCESS, Status
 from scheduler.model import NodeInfo
 
-UsageOf = Callable[[PoolID, PoolUsage], PoolUsage]
-PoolView = tuple[PoolID, object, PoolUsage]  # pool, its slices, what is in use
 
+class Found:
+    """What a search found, about anonymous claims.
 
-def _pool_views(slices: object, devices: Snapshot) -> tuple[PoolView, ...]:
-    pools = dict.fromkeys(prepared.pool_id for prepared in slices)  # type: ignore[attr-defined]
-    return tuple(
-        (pool, devices.slices.in_pool(pool), devices.allocated.usage(pool)) for pool in pools
-    )
+    Attributes:
+        view: where it searched; None where the pools cannot be told.
+        solution: the devices, if there are enough.
+        outcome: the outcome on that node.
+        status: what the node is to a pod with this question.
+        ends_attempt: whether no other node will do better.
+        devices_score: how well the devices serve the pod, once that is known; the same in all equal views, or never kept.
+    """
 
+    __slots__ = ("devices_score", "ends_attempt", "outcome", "solution", "status", "view")
 
-def _is_same(views: tuple[PoolView, ...], devices: Snapshot) -> bool:
-    slices, allocated = devices.slices, devices.allocated
-    for pool, group, usage in views:
-        if slices.in_pool(pool) is not group or allocated.usage(pool) is not usage:
+    def __init__(
+        self,
+        view: NodeView | None,
+        solution: Solution | None,
+        outcome: Outcome,
+        verdict: NodeVerdict,
+    ) -> None:
+        self.view = view
+        self.solution = solution
+        self.outcome = outcome
+        self.status = verdict.status
+        self.ends_attempt = verdict.ends_attempt
+        self.devices_score: int | None = None
+
+    @property
+    def depends_on_time(self) -> bool:
+        """Whether another try might end differently: a deadline does, not a budget, which counts devices."""
+        reason = _reason(self.outcome)
+        return reason is not None and reason.kind is ReasonKind.DEADLINE_EXCEEDED
+
+    @property
+    def takes_own_devices(self) -> bool:
+        """Whether all devices are of the node's own pools, whose use the view counts."""
+        if self.view is None or self.solution is None:
             return False
-    return True
+        own = self.view.own_names
+        return all(
+            chosen.candidate.id.pool_id in own
+            for devices in self.solution.devices
+            for chosen in devices
+        )
+
+    def on(
+        self,
+        view: NodeView | None,
+        prepared: PreparedClaims | None,
+        claims: Sequence[ResourceClaim],
+        new_share_id: NewShareID,
+    ) -> Outcome:
+        """The outcome on a node with an equal view, for the claims of one pod."""
+        if self.solution is not None and prepared is not None and view is not None:
+            solution = self.solution if view is self.view else self._moved(self.solution, view)
+            return allocated(prepared, solution, view.node.name, new_share_id, claims)
+        if view is None or view is self.view or isinstance(self.outcome, Allocated):
+            return self.outcome
+        return replace(self.outcome, reason=self.reason_on(view, self.outcome.reason))
+
+    def _moved(self, solution: Solution, view: NodeView) -> Solution:
+        """The same places on another node."""
+        here = () if self.view is None else _candidates(self.view)
+        places = {id(candidate): place for place, candidate in enumerate(here)}
+        there = _candidates(view)
+        return Solution(
+            tuple(
+                tuple(
+                    ChosenDevice(
+                        chosen.request,
+                        there[places[id(chosen.candidate)]],
+                        chosen.admin_access,
+                        chosen.tolerations,
+                        chosen.consumed,
+                    )
+                    for chosen in devices
+                )
+                for devices in solution.devices
+            ),
+            solution.requests,
+        )
+
+    def reason_on(self, view: NodeView, reason: Reason) -> Reason:
+        """A refusal with the names of another node's devices; a pool is told of as a device without a name."""
+        if not reason.devices or self.view is None or view is self.view:
+            return reason
+        moved = dict(zip(_names(self.view), _names(view), strict=True))
+        return replace(
+            reason,
+            devices=tuple(replace(each, device=moved[each.device]) for each in reason.devices),
+        )
+
+    @property
+    def can_move(self) -> bool:
+        """Whether equal views may share this: everything it names is in the view, and it depends on no clock."""
+        reason = _reason(self.outcome)
+        if reason is None:
+            return True
+        if self.depends_on_time or self.view is None:
+            return False
+        names = set(_names(self.view)) if reason.devices else set()
+        return all(each.device in names for each in reason.devices)
 
 
-class SharedView:
-    """Slices without a node, which any node may reach: one object for as long as nothing about them changes."""
-
-    __slots__ = ("_pools", "_shared")
-
-    def __init__(self, devices: Snapshot) -> None:
-        self._shared = devices.slices.shared
-        self._pools = _pool_views(self._shared, devices)
-
-    def is_current(self, devices: Snapshot) -> bool:
-        """Whether nothing changed. O(pools without a node)."""
-        return devices.slices.shared is self._shared and _is_same(self._pools, devices)
+def _reason(outcome: Outcome) -> Reason | None:
+    return outcome.reason if isinstance(outcome, DoesNotFit | NodeError | Fatal) else None
 
 
-class WholeView:
-    """All slices and all that is in use: upstream's oldest allocator looks at slices of other nodes, too."""
-
-    __slots__ = ("_allocated", "_slices")
-
-    def __init__(self, devices: Snapshot) -> None:
-        self._slices: SliceIndex = devices.slices
-        self._allocated: AllocatedState = devices.allocated
-
-    def is_current(self, devices: Snapshot) -> bool:
-        """Whether nothing changed. O(1)."""
-        return devices.slices is self._slices and devices.allocated is self._allocated
+def _candidates(view: NodeView) -> Sequence[Candidate]:
+    return [candidate for pool in view.pools for candidate in pool.candidates]
 
 
-class Answer:
-    """The last answer of one node to one question.
+def _names(view: NodeView) -> list[DeviceID]:
+    names = [candidate.id for candidate in _candidates(view)]
+    names += [DeviceID(pool.id.driver, pool.id.name, "") for pool in view.pools]
+    return names
+
+
+class Answer(ScoreMemo):
+    """The last answer of one node to one question. Only its scores are filled in later.
 
     Attributes:
         info: the node as the predicates saw it.
-        predicate: what they said; None: all pass.
-        outcome: of the search, if there was one.
-        verdict: predicate and outcome together, about anonymous claims; None when it cannot be kept.
-        slices: the whole index at which `verdict` was last found to be current.
-        shared: likewise, what all nodes see.
-        usages: (pool, what is in use) that `verdict` depends on.
+        view: the node as the search saw it; None if it was not asked.
+        found: by the search; None if it was not asked.
+        status: success, or the refusal, in anonymous words.
+        ends_attempt: whether no other node will do better.
+        scores: what the scorers say of a node that fits, once they were asked.
     """
 
-    __slots__ = (
-        "_local",
-        "_node",
-        "_pools",
-        "_shared",
-        "info",
-        "outcome",
-        "predicate",
-        "shared",
-        "slices",
-        "usages",
-        "verdict",
-    )
+    __slots__ = ("ends_attempt", "found", "info", "status", "view")
 
-    def __init__(self) -> None:
-        self.info: NodeInfo | None = None
-        self.predicate: Status | None = None
-        self.outcome: Outcome | None = None
-        self.verdict: NodeVerdict | None = None
-        self.slices: SliceIndex | None = None
-        self.shared: object = None
-        self.usages: tuple[tuple[PoolID, PoolUsage], ...] = ()
-        self._node: Node | None = None
-        self._local: object = None
-        self._shared: object = None
-        self._pools: tuple[PoolView, ...] = ()
+    def __init__(
+        self,
+        info: NodeInfo,
+        refusal: Status | None = None,
+        view: NodeView | None = None,
+        found: Found | None = None,
+    ) -> None:
+        super().__init__()
+        self.info = info
+        self.view = view
+        self.found = found
+        if refusal is not None:
+            self.status, self.ends_attempt = refusal, False
+        elif found is not None:
+            self.status, self.ends_attempt = found.status, found.ends_attempt
+        else:
+            self.status, self.ends_attempt = SUCCESS, False
 
-    def is_current(self, node: Node, devices: Snapshot, shared: object) -> bool:
-        """Whether a search would read the very things it has read for `outcome`."""
-        return (
-            self.outcome is not None
-            and (self._node is node or self._node == node)
-            and self._shared is shared
-            and devices.slices.local(node.name) is self._local
-            and _is_same(self._pools, devices)
-        )
+    @property
+    def refused_by_predicates(self) -> bool:
+        """Whether the devices were not asked about because something else is in the way."""
+        return self.found is None and self.status is not SUCCESS
 
-    def keep(self, outcome: Outcome, node: Node, devices: Snapshot, shared: object) -> None:
-        """Remember an outcome with all that it depends on."""
-        self.outcome = outcome
-        self.verdict = None
-        self._node = node
-        self._shared = shared
-        self._local = devices.slices.local(node.name)
-        self._pools = _pool_views(self._local, devices)
 
-    def settled(
-        self, node: NodeInfo, slices: SliceIndex, shared: object, usage: UsageOf
-    ) -> NodeVerdict | None:
-        """The verdict if nothing at all has changed since it was last found right. O(pools of the node)."""
-        if self.info is not node or self.slices is not slices or self.shared is not shared:
-            return None
-        for pool, used in self.usages:
-            if usage(pool, NOTHING_USED) is not used:
-                return None
-        return self.verdict
+class Verdicts(Mapping[str, NodeVerdict]):
+    """Verdicts on some nodes, in order, each made when it is looked at."""
 
-    def settle(self, verdict: NodeVerdict, devices: Snapshot, shared: object) -> NodeVerdict:
-        """Remember a verdict that is right now, so that the next look is a short one."""
-        self.verdict = verdict
-        self.slices = devices.slices
-        self.shared = shared
-        is_refused = self.predicate is not None or self.outcome is None
-        self.usages = () if is_refused else tuple((pool, use) for pool, _, use in self._pools)
-        return verdict
+    def __init__(
+        self,
+        names: Sequence[str],
+        answers: Mapping[str, "Told"],
+        make: Callable[["Told"], NodeVerdict],
+    ) -> None:
+        """Keep what verdicts are made from.
+
+        Args:
+            names: of the nodes.
+            answers: node name -> what it answered; nodes without one are not known.
+            make: puts an answer in the words of a pod.
+        """
+        self._names = names
+        self._answers = answers
+        self._make = make
+        self._set: frozenset[str] | None = None
+        self._made: dict[str, NodeVerdict] = {}
+
+    def only(self, names: Sequence[str]) -> "Verdicts":
+        """The same verdicts on fewer nodes."""
+        fewer = Verdicts(names, self._answers, self._make)
+        fewer._made = self._made  # what was made for one is there for both
+        return fewer
+
+    def __getitem__(self, name: str) -> NodeVerdict:
+        made = self._made.get(name)
+        if made is None:
+            if name not in self:
+                raise KeyError(name)
+            made = self._made[name] = self._make(self._answers.get(name, UNKNOWN_NODE))
+        return made
+
+    def __contains__(self, name: object) -> bool:
+        if self._set is None:
+            self._set = frozenset(self._names)
+        return name in self._set
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+Told = Answer | NodeVerdict
+"""What a node says: an answer about anonymous claims, or a verdict about a pod's own."""

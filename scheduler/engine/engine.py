@@ -1,23 +1,34 @@
 """The cycle with a memory: the same answers as `scheduler.cycle`, without searching twice.
 
-An answer is used again only when everything it depends on is unchanged (`engine.answers`), so there is nothing to
-invalidate: a stale answer is never current. When there are many nodes, `decide` stops as soon as it has enough that
-fit, as kube-scheduler does. The next time it begins one node further on, not behind the nodes it has just seen as
-kube-scheduler does: all nodes get their turn, and hardly any has to be searched for it.
+An answer is a function of question and node view (`architecture.md` 5.1), so equal nodes share one search, and there is
+nothing to invalidate: the view is the key. A log of changes tells which nodes have to be looked at again at all. When
+there are many nodes, `decide` stops as soon as it has enough that fit, as kube-scheduler does. The next time it begins
+one node further on, not behind the nodes it has just seen as kube-scheduler does: all nodes get their turn, and hardly
+any has to be searched for it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, islice
 from typing import Final
 
+from allocator.allocate import broken_node_selector
 from allocator.cel import Compiler
 from allocator.memo import Memo
-from allocator.outcome import DoesNotFit, Fatal, NodeError, Outcome, ReasonKind
+from allocator.model.nodes import NodeSelectorError
+from allocator.outcome import Outcome
+from allocator.pools import gather_pools
+from allocator.requests import rules_of
+from allocator.search import Solution
 from scheduler import cycle
-from scheduler.engine.answers import Answer, SharedView, WholeView
+from scheduler.cycle import Refusals
+from scheduler.engine.answers import Told, Verdicts
+from scheduler.engine.attempt import Attempt
+from scheduler.engine.node_views import NodeViews
 from scheduler.engine.questions import (
     Asked,
+    Failure,
     Question,
     anonymous,
     classes_named,
@@ -29,7 +40,6 @@ from scheduler.framework.cycle_state import (
     FilterResult,
     NodeVerdict,
     RawScores,
-    ScoreMemo,
     SlowSearchError,
 )
 from scheduler.framework.environment import Environment, ShouldStop
@@ -40,6 +50,10 @@ from scheduler.plugins import dynamic_resources
 MAX_ANSWERS: Final = 100_000
 ENOUGH_NODES: Final = 100
 CHECK_EVERY: Final = 1000
+LOOKS_PER_SEARCH: Final = 16  # that take about as long
+_WARM_NODES: Final = 100  # whose views are derived between two turns of the event loop
+# Strategies whose score is a function of the view, if all devices are of the node's own pools.
+_OF_THE_VIEW: Final = frozenset({"MostAllocated", "LeastAllocated", "None"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +71,7 @@ class Engine:
         environment: settings and collaborators of all its decisions.
         memo: questions with their answers.
         searches: searches that were run.
+        looks: answers of nodes that were old, and made anew.
         looked_up: answers of nodes that were asked for.
         mismatches: answers of the memory that a plain search did not confirm; anything but 0 is a defect.
     """
@@ -80,6 +95,7 @@ class Engine:
         self.environment = environment
         self.memo: Memo[bytes, Question] = Memo(max_answers)
         self.searches = 0
+        self.looks = 0
         self.looked_up = 0
         self.mismatches = 0
         self._enough = enough_nodes
@@ -87,12 +103,22 @@ class Engine:
         self._decisions = 0
         self._start = 0
         self._repelling = RepellingPods()
-        self._shared: SharedView | WholeView | None = None
-        self._shared_of: ClusterSnapshot | None = None
+        self._views = NodeViews(rules_of(environment.features))
 
     def follow(self, cache: Followed) -> None:
         """Hear of the changes of the cache that will be asked about; cheaper than looking for them. May be repeated."""
         self._repelling.follow(cache)
+
+    def warm(self, snapshot: ClusterSnapshot) -> Iterator[None]:
+        """Derive the views of all nodes before anybody asks, in steps between which the caller may do other things."""
+        devices = snapshot.devices
+        for number, node in enumerate(list(snapshot.nodes.values())):
+            try:
+                self._views.of(node.for_allocator, devices, self._views.shared(devices))
+            except NodeSelectorError:
+                continue  # who asks is told
+            if number % _WARM_NODES == 0:
+                yield
 
     @property
     def reused(self) -> int:
@@ -116,21 +142,111 @@ class Engine:
 
     def filter_node(self, state: CycleState, node: NodeInfo) -> NodeVerdict:
         """As `cycle.filter_node`."""
-        asked: Asked = state.question
-        known = len(asked.question.answers)
+        attempt = Attempt(state, self._views)
         self.looked_up += 1
-        verdict = self._verdict(state, node, self._shared_view(state))
-        self._account(state, known)
-        asked.question.end_attempt()
-        return asked.verdict(verdict)
+        try:
+            told: Told = attempt.answer(node)
+        finally:
+            self._account(attempt, state)
+        if state.allocated:
+            told = _with_allocated(state, node, told)
+        attempt.question.end_attempt()
+        return _verdict(state, told)
+
+    def stale(self, state: CycleState, names: Sequence[str]) -> list[str]:
+        """Those of some nodes that `filter_nodes` would have to look at."""
+        attempt = Attempt(state, self._views)
+        stale = attempt.question.stale
+        return [name for name in names if name in stale] if attempt.are_kept and stale else []
+
+    def refresh(self, state: CycleState, names: Iterable[str]) -> bool:
+        """Look at some nodes, so that `filter_nodes` has less to do, also for attempts that come later.
+
+        Returns:
+            Whether there is any use in looking at others: an error may have ended the attempt.
+
+        Raises:
+            SlowSearchError: one search takes too long; what has been done is remembered.
+        """
+        attempt = Attempt(state, self._views)
+        try:
+            return self._refresh(attempt, state.snapshot.nodes, names)
+        finally:
+            self._account(attempt, state)
 
     def filter_nodes(self, state: CycleState, names: Iterable[str] | None = None) -> FilterResult:
-        """As `cycle.filter_nodes`: all nodes, or those named, in order."""
+        """As `cycle.filter_nodes`: all nodes, or those named, in order.
+
+        Raises:
+            SlowSearchError: one search takes too long; what has been done is remembered.
+        """
         nodes = state.snapshot.nodes
         names = list(nodes if names is None else names)
-        named = ((name, nodes.get(name)) for name in names)
-        verdicts, _ = self._scan(state, named, len(names) + 1, None)
-        return self._concluded(state, verdicts, len(names))
+        attempt = Attempt(state, self._views)
+        question = attempt.question
+        if not attempt.are_kept or state.allocated:
+            return self._filter_in_turn(state, names)
+        try:
+            if question.stale:
+                self._refresh(attempt, nodes, names)
+        finally:
+            self._account(attempt, state)
+        if question.ending:
+            return self._filter_in_turn(state, names)
+        self.looked_up += len(names)
+        fits = question.fitting
+        fitting = [name for name in names if name in fits]
+        answers: dict[str, Told] = dict(question.answers)
+        if not fitting:
+            told = {name: answers.get(name, cycle.UNKNOWN_NODE) for name in names}
+            return self._concluded(state, told, len(names))
+        refusals: Refusals = ()
+        if len(fitting) < len(names):
+            refused = [name for name in names if name not in fits]
+            refusals = cycle.count_refusals(answers.get(n, cycle.UNKNOWN_NODE) for n in refused)
+        question.end_attempt()
+        return _result(state, names, answers, len(names), fitting, refusals)
+
+    @staticmethod
+    def _refresh(attempt: Attempt, nodes: Mapping[str, NodeInfo], names: Iterable[str]) -> bool:
+        """Look at nodes whose answers are old, until one ends the attempt."""
+        question = attempt.question
+        for name in names:
+            if name not in question.stale:
+                continue
+            node = nodes.get(name)
+            if node is None:
+                question.forget(name)
+                question.stale.discard(name)
+            elif attempt.look(node).ends_attempt:
+                return False
+        return True
+
+    def _filter_in_turn(self, state: CycleState, names: Sequence[str]) -> FilterResult:
+        nodes = state.snapshot.nodes
+        in_turn = ((name, nodes.get(name)) for name in names)
+        told, _ = self._scan(state, in_turn, len(names) + 1, None)
+        return self._concluded(state, told, len(names))
+
+    def scores(self, state: CycleState, names: Iterable[str]) -> dict[str, int]:
+        """As `cycle.score_nodes`, for those of some nodes that fit."""
+        attempt = Attempt(state, self._views)
+        nodes = state.snapshot.nodes
+        raw: dict[str, RawScores] = {}
+        try:
+            for name in names:
+                node = nodes.get(name)
+                if node is None:
+                    continue
+                told: Told = attempt.answer(node)
+                if state.allocated:
+                    told = _with_allocated(state, node, told)
+                if told.status is SUCCESS:
+                    raw[name] = _raw_scores(state, node, told)
+        finally:
+            self._account(attempt, state)
+        attempt.question.end_attempt()
+        return cycle.scaled(raw, self.environment.mode)
 
     def decide(
         self, state: CycleState, max_searches: int | None = None
@@ -141,7 +257,8 @@ class Engine:
 
         Args:
             state: of the attempt.
-            max_searches: after so many searches take the best node found, or stop; None: no limit.
+            max_searches: after so many searches, or the work of so many, take the best node found, or stop; None: no
+                limit.
 
         Returns:
             A decision, a failure, or None when it stopped without either: call again, in a new attempt. What has been
@@ -154,27 +271,27 @@ class Engine:
                 return Decision(nominated.name, verdict)
         asked: Asked = state.question
         failure = asked.question.failure
-        if failure is not None and failure[0] is state.snapshot and not state.allocated:
-            return asked.result(failure[1])
+        if failure is not None and failure.snapshot is state.snapshot and not state.allocated:
+            return _failed(state, failure)
         nodes = state.snapshot.nodes
         start = self._start % len(nodes) if len(nodes) > self._enough else 0
         in_turn = chain(islice(nodes.items(), start, None), islice(nodes.items(), start))
-        verdicts, is_cut = self._scan(state, in_turn, self._enough, max_searches)
-        fitting = {name: each for name, each in verdicts.items() if each.status is SUCCESS}
+        told, is_cut = self._scan(state, in_turn, self._enough, max_searches)
+        fitting = {name: each for name, each in told.items() if each.status is SUCCESS}
         if is_cut and (not fitting or len(nodes) <= self._enough):
             return None
         # Slowly on: the next pod finds answers that are current on all but the last of its nodes.
-        leading = next((i for i, v in enumerate(verdicts.values()) if v.status is SUCCESS), 0)
+        leading = next((i for i, v in enumerate(told.values()) if v.status is SUCCESS), 0)
         self._start = start + max(1, leading)
-        if not fitting or next(reversed(verdicts.values())).ends_attempt:
-            return self._concluded(state, verdicts, len(nodes))
+        if not fitting or next(reversed(told.values())).ends_attempt:
+            return self._concluded(state, told, len(nodes))
         name = self._best(state, fitting)
         asked.question.end_attempt()
-        decision = Decision(name, asked.verdict(fitting[name]))
+        decision = Decision(name, _verdict(state, fitting[name]))
         if self._is_to_be_checked() and not self.confirms(state, name, decision.verdict):
-            result = asked.result(cycle.filter_nodes(state))
-            plain = cycle.select_node(state, result.fitting)
-            return result if plain is None else Decision(plain, result.fitting[plain])
+            plain = cycle.filter_nodes(self._plain(state))
+            chosen = cycle.select_node(state, plain.fitting)
+            return plain if chosen is None else Decision(chosen, plain.fitting[chosen])
         return decision
 
     def _is_to_be_checked(self) -> bool:
@@ -183,16 +300,25 @@ class Engine:
 
     def confirms(self, state: CycleState, name: str, verdict: NodeVerdict) -> bool:
         """Run one node again without memory; if the answer differs, all memory is dropped."""
-        plain = cycle.filter_node(state, state.snapshot.nodes[name])
+        plain = cycle.filter_node(self._plain(state), state.snapshot.nodes[name])
         if _devices(plain) == _devices(verdict) and plain.fits == verdict.fits:
             return True
         self.mismatches += 1
         self.memo.clear()
         return False
 
+    def _plain(self, state: CycleState) -> CycleState:
+        """The same attempt without memory, about the pod's own claims."""
+        if not state.unallocated:
+            return state
+        prepared = dynamic_resources.prepare(
+            state.unallocated, state.snapshot.devices, self.environment
+        )
+        return replace(state, prepared=prepared)
+
     # --- searches that take long ---------------------------------------------------------------------------------------
 
-    def search(self, slow: SlowSearchError, should_stop: ShouldStop) -> Outcome:
+    def search(self, slow: SlowSearchError, should_stop: ShouldStop) -> Solution | Outcome:
         """Run one search to its end. May run in a thread: it reads immutable objects and touches no memory.
 
         Args:
@@ -200,24 +326,21 @@ class Engine:
             should_stop: says when to give up.
         """
         state = slow.state
+        devices = state.snapshot.devices
+        node = state.snapshot.nodes[slow.node_name].for_allocator
         environment = replace(self.environment, cel=Compiler(), start_deadline=lambda: should_stop)
-        prepared = dynamic_resources.prepare(
-            anonymous(state.unallocated), state.snapshot.devices, environment
-        )
-        return dynamic_resources.allocate_on(
-            replace(state, environment=environment, prepared=prepared),
-            state.snapshot.nodes[slow.node_name],
-        )
+        prepared = dynamic_resources.prepare(anonymous(state.unallocated), devices, environment)
+        try:
+            pools = gather_pools(node, devices.slices, prepared.rules)
+        except NodeSelectorError as problem:
+            return broken_node_selector(problem)
+        state = replace(state, environment=environment, prepared=prepared)
+        return dynamic_resources.solve_on(state, node, pools)
 
-    def learn(self, slow: SlowSearchError, outcome: Outcome) -> None:
+    def learn(self, slow: SlowSearchError, result: Solution | Outcome) -> None:
         """Remember what `search` found: as long as nothing it depends on changes, nobody searches there again."""
         state = slow.state
-        node = state.snapshot.nodes[slow.node_name]
-        asked: Asked = state.question
-        answer = asked.question.answers.setdefault(node.name, Answer())
-        answer.info = node
-        answer.predicate = cycle.check_predicates(state, node)
-        answer.keep(outcome, node.for_allocator, state.snapshot.devices, self._shared_view(state))
+        Attempt(state, self._views).learn(state.snapshot.nodes[slow.node_name], result)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -235,144 +358,144 @@ class Engine:
         self.memo.put(key, question)
         return question
 
-    def _shared_view(self, state: CycleState) -> SharedView | WholeView:
-        """What all nodes see; the same object while nothing of it changes."""
-        devices = state.snapshot.devices
-        if self._shared is None or (
-            self._shared_of is not state.snapshot and not self._shared.is_current(devices)
-        ):
-            is_stable = self.environment.features.implementation == "stable"
-            self._shared = WholeView(devices) if is_stable else SharedView(devices)
-        self._shared_of = state.snapshot
-        return self._shared
-
     def _scan(
         self,
         state: CycleState,
         nodes: Iterable[tuple[str, NodeInfo | None]],
         enough: int,
         max_searches: int | None,
-    ) -> tuple[dict[str, NodeVerdict], bool]:
-        """Verdicts about anonymous claims, node by node, until enough fit or an error ends the attempt.
-
-        This is the inner loop of scheduling: a node whose answer is current costs some comparisons of addresses.
+    ) -> tuple[dict[str, Told], bool]:
+        """What nodes say, one by one, until enough fit or an error ends the attempt.
 
         Returns:
-            The verdicts, and whether nodes are left because there were too many searches.
+            Their answers, and whether nodes are left because there were too many searches.
         """
-        answers = state.question.question.answers
-        devices = state.snapshot.devices
-        slices, usage = devices.slices, devices.allocated.pools.get
-        shared = self._shared_view(state)
+        attempt = Attempt(state, self._views)
         is_fresh = bool(state.allocated)  # allocated claims are looked at afresh on every node
-        known = len(answers)
-        verdicts: dict[str, NodeVerdict] = {}
+        told: dict[str, Told] = {}
         found = 0
-        last_search = None if max_searches is None else self.searches + max_searches
         is_cut = False
-        for name, node in nodes:
-            if last_search is not None and self.searches >= last_search:
-                is_cut = True
-                break
-            if node is None:
-                verdicts[name] = cycle.UNKNOWN_NODE
-                continue
-            answer = answers.get(name)
-            verdict = None
-            if answer is not None and not is_fresh:
-                verdict = answer.settled(node, slices, shared, usage)
-            if verdict is None:
-                verdict = self._verdict(state, node, shared)
-            verdicts[name] = verdict
-            if verdict.status is SUCCESS:
-                found += 1
-                if found >= enough:
+        try:
+            for name, node in nodes:
+                if max_searches is not None and (
+                    attempt.searches >= max_searches
+                    or attempt.looks >= max_searches * LOOKS_PER_SEARCH
+                ):
+                    is_cut = True
                     break
-            elif verdict.ends_attempt:
-                break
-        self.looked_up += len(verdicts)
-        self._account(state, known)
-        return verdicts, is_cut
+                if node is None:
+                    told[name] = cycle.UNKNOWN_NODE
+                    continue
+                answer: Told = attempt.answer(node)
+                if is_fresh:
+                    answer = _with_allocated(state, node, answer)
+                told[name] = answer
+                if answer.status is SUCCESS:
+                    found += 1
+                    if found >= enough:
+                        break
+                elif answer.ends_attempt:
+                    break
+        finally:
+            self.looked_up += len(told)
+            self._account(attempt, state)
+        return told, is_cut
 
-    def _concluded(
-        self, state: CycleState, verdicts: dict[str, NodeVerdict], total: int
-    ) -> FilterResult:
+    def _concluded(self, state: CycleState, told: dict[str, Told], total: int) -> FilterResult:
         """Sum up, and remember that no node could do."""
-        asked: Asked = state.question
-        result = cycle.conclude(verdicts, total)
-        if (
-            result.failure is not None
-            and not state.allocated
-            and len(verdicts) == total == len(state.snapshot.nodes)
-        ):
-            asked.question.failure = (state.snapshot, result)
-        asked.question.end_attempt()
-        return asked.result(result)
+        question: Question = state.question.question
+        fitting, refusals, status = cycle.sum_up(told)
+        if status is None:
+            question.end_attempt()
+            return _result(state, list(told), told, total, list(fitting), refusals)
+        failure = Failure(state.snapshot, told, total, refusals, status)
+        if not state.allocated and len(told) == total == len(state.snapshot.nodes):
+            question.failure = failure
+        question.end_attempt()
+        return _failed(state, failure)
 
-    def _best(self, state: CycleState, fitting: dict[str, NodeVerdict]) -> str:
+    def _best(self, state: CycleState, fitting: Mapping[str, Told]) -> str:
         """The best of some nodes that fit, as `cycle.select_node`; equal scores are weighed once."""
         nodes = state.snapshot.nodes
         first: dict[RawScores, str] = {}
-        for name, verdict in fitting.items():
-            memo = verdict.score_memo
-            scores = None if memo is None else memo.scores
-            if scores is None:
-                scores = cycle.raw_scores(state, nodes[name], verdict)
-            first.setdefault(scores, name)
+        for name, told in fitting.items():
+            first.setdefault(_raw_scores(state, nodes[name], told), name)
         weighed = cycle.weigh(first, self.environment.mode)
         return first[max(first, key=weighed.__getitem__)]
 
-    def _verdict(self, state: CycleState, node: NodeInfo, shared: object) -> NodeVerdict:
-        """What a node says of the pod's anonymous claims (and of those of its claims that are allocated)."""
-        asked: Asked = state.question
-        answers = asked.question.answers
-        answer = answers.get(node.name)
-        if answer is None:
-            answer = answers[node.name] = Answer()
-        devices = state.snapshot.devices
-        if answer.info is not node:
-            answer.info = node
-            answer.predicate = cycle.check_predicates(state, node)
-            answer.verdict = None
-        if answer.predicate is not None:
-            return answer.settle(answer.verdict or NodeVerdict(answer.predicate), devices, shared)
-        if state.unallocated and not answer.is_current(node.for_allocator, devices, shared):
-            self.searches += 1
-            outcome = dynamic_resources.allocate_on(state, node)
-            answer.keep(outcome, node.for_allocator, devices, shared)
-        if not state.allocated and answer.verdict is not None:
-            return answer.settle(answer.verdict, devices, shared)
-        verdict = dynamic_resources.filter_node(state, node, lambda *_: _outcome(answer))
-        if _depends_on_time(answer.outcome):
-            asked.question.timed_out.add(node.name)
-        if not state.allocated:
-            verdict = answer.settle(replace(verdict, score_memo=ScoreMemo()), devices, shared)
-        return verdict
-
-    def _account(self, state: CycleState, known: int) -> None:
-        """Keep the memory in its bounds: answers of nodes that are gone, and questions nobody asks any more."""
-        nodes = state.snapshot.nodes
-        question: Question = state.question.question
-        answers = question.answers
-        if len(answers) > 2 * len(nodes) + 64:
-            for name in [name for name in answers if name not in nodes]:
-                del answers[name]
-        elif len(answers) > known:
-            self.memo.grow(question.key, len(answers) - known)
+    def _account(self, attempt: Attempt, state: CycleState) -> None:
+        """Count, and keep the memory in its bounds: questions nobody asks any more, nodes that are gone."""
+        self.searches += attempt.searches
+        self.looks += attempt.looks
+        question = attempt.question
+        more = len(question.answers) + 1 - question.weight
+        if more:
+            question.weight += more
+            self.memo.grow(question.key, more)
+        self._views.forget_nodes_not_in(state.snapshot.nodes)
 
 
-def _outcome(answer: Answer) -> Outcome:
-    if answer.outcome is None:
-        raise AssertionError("asked for devices before searching")
-    return answer.outcome
+def _verdict(state: CycleState, told: Told) -> NodeVerdict:
+    """What a node says, in the words of the pod."""
+    if isinstance(told, NodeVerdict):
+        return told
+    asked: Asked = state.question
+    return asked.verdict(told)
 
 
-def _depends_on_time(outcome: Outcome | None) -> bool:
-    """Whether another try might end differently on the same node: a deadline, not a budget, which counts devices."""
-    return (
-        isinstance(outcome, DoesNotFit | NodeError | Fatal)
-        and outcome.reason.kind is ReasonKind.DEADLINE_EXCEEDED
+def _with_allocated(state: CycleState, node: NodeInfo, told: Told) -> NodeVerdict:
+    """The verdict on a node for a pod some of whose claims are allocated: those are looked at each time."""
+    asked: Asked = state.question
+    if isinstance(told, NodeVerdict) or told.refused_by_predicates:
+        return _verdict(state, told)
+    verdict = dynamic_resources.filter_node(state, node, lambda *_: asked.outcome(told))
+    status = asked.named(verdict.status)
+    return verdict if status is verdict.status else replace(verdict, status=status)
+
+
+def _result(
+    state: CycleState,
+    names: Sequence[str],
+    told: Mapping[str, Told],
+    total: int,
+    fitting: Sequence[str],
+    refusals: Refusals,
+) -> FilterResult:
+    """Some node fits."""
+    asked: Asked = state.question
+    verdicts = Verdicts(names, told, partial(_verdict, state))
+    in_words = tuple((asked.named(status), count) for status, count in refusals)
+    return FilterResult(verdicts, total, verdicts.only(fitting), in_words)
+
+
+def _failed(state: CycleState, failure: Failure) -> FilterResult:
+    """No node fits."""
+    asked: Asked = state.question
+    told = failure.answers
+    return FilterResult(
+        Verdicts(list(told), told, partial(_verdict, state)),
+        failure.total,
+        {},
+        tuple((asked.named(status), count) for status, count in failure.refusals),
+        asked.named(failure.status),
     )
+
+
+def _raw_scores(state: CycleState, node: NodeInfo, told: Told) -> RawScores:
+    """As `cycle.raw_scores`; how well the devices serve the pod is asked once for all nodes with an equal view."""
+    if isinstance(told, NodeVerdict):
+        return cycle.raw_scores(state, node, told)
+    scores = told.scores
+    if scores is None:
+        found = told.found
+        devices = 0 if found is None else found.devices_score
+        if devices is None:
+            devices = cycle.device_score(state, node, _verdict(state, told))
+            is_of_the_view = state.environment.device_strategy in _OF_THE_VIEW
+            if found is not None and is_of_the_view and found.takes_own_devices:
+                found.devices_score = devices
+        scores = told.scores = cycle.scores_with(state, node, devices)
+    return scores
 
 
 def _devices(verdict: NodeVerdict) -> list[list[tuple[str, str]]]:

@@ -4,44 +4,49 @@ Pods of one template ask the same, and the answers of nodes are kept with the qu
 placeholders for names, which cannot be in any real text, so that a refusal can be handed to each pod in its own words.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
 
-from allocator import PreparedClaims
-from allocator.model.claims import AllocationResult, ResourceClaim
+from allocator import Allocated, Outcome, PreparedClaims
+from allocator.model.claims import ResourceClaim
 from allocator.model.devices import DeviceClass
 from allocator.model.hooks import enc_hook
 from allocator.model.meta import ObjectMeta
 from allocator.outcome import Reason
+from allocator.requests import reads_of
 from allocator.result import NewShareID
-from scheduler.engine.answers import Answer
-from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict
+from allocator.view import NodeView, Reads, ViewKey
+from scheduler.engine.answers import Answer, Found, Told
+from scheduler.framework.cycle_state import CycleState, NodeVerdict
 from scheduler.framework.status import SUCCESS, Status
-from scheduler.model import ClusterSnapshot
+from scheduler.model import Changes, ClusterSnapshot
 
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=enc_hook, order="deterministic")
 
 
-def question_key(state: CycleState) -> bytes:
-    """Everything of the pod that predicates, search and scorers read, as bytes; contents of classes apart."""
+def question_parts(state: CycleState) -> dict[str, Any]:
+    """Everything of the pod that predicates, search and scorers read; contents of classes apart."""
     spec = state.pod.spec
-    affinity = None if spec.affinity is None else spec.affinity.node_affinity
-    asked: tuple[Any, ...] = (
-        tuple(claim.spec for claim in state.unallocated),
-        spec.node_name,
-        spec.node_selector,
-        affinity,
-        spec.tolerations,
-        state.requests,
-        state.scoring_requests,
-        sorted((port.port, port.protocol, port.ip) for port in state.ports),
-        sorted(state.backed_resources),
-        sorted(state.repelled_from),
-    )
-    return _ENCODER.encode(asked)
+    return {
+        "claims": tuple(claim.spec for claim in state.unallocated),
+        "node_name": spec.node_name,
+        "node_selector": spec.node_selector,
+        "node_affinity": None if spec.affinity is None else spec.affinity.node_affinity,
+        "tolerations": spec.tolerations,
+        "requests": state.requests,
+        "scoring_requests": state.scoring_requests,
+        "ports": sorted((port.port, port.protocol, port.ip) for port in state.ports),
+        "backed_resources": sorted(state.backed_resources),
+        "repelled_from": sorted(state.repelled_from),
+    }
+
+
+def question_key(state: CycleState) -> bytes:
+    """The question as bytes: equal for pods that ask the same."""
+    return _ENCODER.encode(question_parts(state))
 
 
 def anonymous(claims: Sequence[ResourceClaim]) -> tuple[ResourceClaim, ...]:
@@ -107,67 +112,30 @@ class Asked:
         """A status about anonymous claims, in the words of the pod."""
         return named(status, self.claims, self.words)
 
-    def verdict(self, verdict: NodeVerdict) -> NodeVerdict:
-        """A verdict likewise: refusals in the words of the pod, allocations for its claims."""
-        if verdict.status is SUCCESS:
-            return self._allocated(verdict) if self.claims else verdict
-        status = self.named(verdict.status)
-        return verdict if status is verdict.status else replace(verdict, status=status)
+    def verdict(self, answer: Answer) -> NodeVerdict:
+        """What a node answered, as a verdict about the pod's own claims."""
+        found, view = answer.found, answer.view
+        if answer.status is not SUCCESS:
+            status = answer.status
+            if found is not None and view is not None and status.reason is not None:
+                reason = found.reason_on(view, status.reason)
+                status = status if reason is status.reason else replace(status, reason=reason)
+            return NodeVerdict(self.named(status), ends_attempt=answer.ends_attempt)
+        if found is None or view is None or not self.claims:
+            return NodeVerdict(score_memo=answer)
+        match found.on(view, self.question.prepared, self.claims, self.new_share_id):
+            case Allocated(allocations=results):
+                uids = (claim.metadata.uid for claim in self.claims)
+                allocations = dict(zip(uids, results, strict=True))
+            case outcome:
+                raise AssertionError(f"a node that fits has no allocation: {outcome}")
+        return NodeVerdict(allocations=allocations, score_memo=answer)
 
-    def _allocated(self, verdict: NodeVerdict) -> NodeVerdict:
-        allocations = {
-            claim.metadata.uid: self._with_share_ids(claim, allocation)
-            for claim, allocation in zip(self.claims, verdict.allocations.values(), strict=True)
-        }
-        return replace(verdict, allocations=allocations)
-
-    def _with_share_ids(
-        self, claim: ResourceClaim, allocation: AllocationResult
-    ) -> AllocationResult:
-        """Shares of another claim need ids of their own."""
-        results = allocation.devices.results or ()
-        if all(result.share_id is None for result in results):
-            return allocation
-        new = tuple(
-            result
-            if result.share_id is None
-            else msgspec.structs.replace(
-                result, share_id=self.new_share_id(claim, result.request, result.device_id)
-            )
-            for result in results
-        )
-        devices = msgspec.structs.replace(allocation.devices, results=new)
-        return msgspec.structs.replace(allocation, devices=devices)
-
-    def result(self, result: FilterResult) -> FilterResult:
-        """A result likewise; verdicts only when they are looked at. O(different refusals)."""
-        return FilterResult(
-            NamedVerdicts(self, result.verdicts),
-            result.total,
-            NamedVerdicts(self, result.fitting),
-            tuple((self.named(status), count) for status, count in result.refusals),
-            None if result.failure is None else self.named(result.failure),
-        )
-
-
-class NamedVerdicts(Mapping[str, NodeVerdict]):
-    """Verdicts about anonymous claims, made verdicts about one pod's claims when they are looked at."""
-
-    def __init__(self, asked: Asked, verdicts: Mapping[str, NodeVerdict]) -> None:
-        self._asked = asked
-        self._verdicts = verdicts
-
-    def __getitem__(self, name: str) -> NodeVerdict:
-        return self._asked.verdict(self._verdicts[name])
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._verdicts
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._verdicts)
-
-    def __len__(self) -> int:
-        return len(self._verdicts)
+    def outcome(self, answer: Answer) -> Outcome:
+        """What the search on a node found, for the pod's own claims; refusals in anonymous words."""
+        if answer.found is None:
+            raise AssertionError("asked for devices before searching")
+        return answer.found.on(answer.view, self.question.prepared, self.claims, self.new_share_id)
 
 
 class Question:
@@ -176,13 +144,36 @@ class Question:
     Attributes:
         key: the question itself.
         prepared: the anonymous claims, ready for the search; None without claims.
+        reads: the attributes that the search may read; None: all of a device.
         classes: (name, content) of each class that a claim names; None: it does not exist.
         answers: node name -> the last answer.
+        found: view -> what was found there, for all nodes with such a view.
+        fitting: nodes whose last answer is yes.
+        ending: nodes whose last answer ends the attempt.
+        stale: nodes whose last answer, if any, may not be that of the latest snapshot.
         timed_out: nodes whose answer may be another one the next time; kept for one attempt only.
-        failure: the snapshot at which no node could do, and what they said of anonymous claims.
+        failure: when no node could do, and what they said.
+        weight: answers that the memory knows of.
     """
 
-    __slots__ = ("answers", "classes", "failure", "key", "prepared", "timed_out")
+    __slots__ = (
+        "_changes",
+        "_revision",
+        "_shared",
+        "_snapshot",
+        "answers",
+        "classes",
+        "ending",
+        "failure",
+        "fitting",
+        "found",
+        "key",
+        "prepared",
+        "reads",
+        "stale",
+        "timed_out",
+        "weight",
+    )
 
     def __init__(
         self,
@@ -192,15 +183,84 @@ class Question:
     ) -> None:
         self.key = key
         self.prepared = prepared
+        reads = None if prepared is None else reads_of(prepared)
+        self.reads = None if reads is None else Reads(reads)
         self.classes = classes
         self.answers: dict[str, Answer] = {}
+        self.found: dict[ViewKey, Found] = {}
+        self.fitting: set[str] = set()
+        self.ending: set[str] = set()
+        self.stale: set[str] = set()
         self.timed_out: set[str] = set()
-        self.failure: tuple[ClusterSnapshot, FilterResult] | None = None
+        self.failure: Failure | None = None
+        self.weight = 1
+        self._revision = -1
+        self._changes: Changes | None = None
+        self._shared: object = None
+        self._snapshot: ClusterSnapshot | None = None  # where there is no log of changes
+
+    def catch_up(self, snapshot: ClusterSnapshot, shared: object) -> bool:
+        """Learn which answers may be old by now.
+
+        Args:
+            snapshot: what is asked about.
+            shared: what all nodes see of it; another object whenever that changes.
+
+        Returns:
+            Whether `answers` but for `stale` are those of the snapshot. False: it is older than the answers.
+        """
+        is_known = snapshot.changes is not None and snapshot.changes is self._changes
+        if is_known and snapshot.revision < self._revision:
+            return False
+        changed: frozenset[str] | None = None
+        if snapshot is self._snapshot:
+            changed = frozenset()
+        elif is_known and shared is self._shared and snapshot.changes is not None:
+            changed = snapshot.changes.since(self._revision)
+        if changed is None:
+            self._forget_nodes_not_in(snapshot)
+            self.stale = set(snapshot.nodes)
+        elif changed:
+            self.stale |= changed
+        self._revision = snapshot.revision
+        self._changes = snapshot.changes
+        self._shared = shared
+        self._snapshot = snapshot if snapshot.changes is None else None
+        return True
+
+    def _forget_nodes_not_in(self, snapshot: ClusterSnapshot) -> None:
+        nodes = snapshot.nodes
+        for name in [name for name in self.answers if name not in nodes]:
+            self.forget(name)
+
+    def keep(self, name: str, answer: Answer) -> None:
+        """Remember the answer of a node."""
+        self.answers[name] = answer
+        if answer.status is SUCCESS:
+            self.fitting.add(name)
+            self.ending.discard(name)
+            return
+        self.fitting.discard(name)
+        if answer.ends_attempt:
+            self.ending.add(name)
+        else:
+            self.ending.discard(name)
+
+    def forget(self, name: str) -> None:
+        """Forget a node that is gone."""
+        self.answers.pop(name, None)
+        self.fitting.discard(name)
+        self.ending.discard(name)
+
+    def view_key(self, view: NodeView) -> ViewKey | None:
+        """Under which its answers are kept; None: nodes that look alike may differ in what the question reads."""
+        return None if self.reads is None else view.key(self.reads)
 
     def end_attempt(self) -> None:
         """Forget what only this attempt may use."""
         for name in self.timed_out:
-            self.answers.pop(name, None)
+            self.forget(name)
+        self.stale |= self.timed_out
         if self.timed_out:
             self.failure = None
             self.timed_out.clear()
@@ -208,6 +268,25 @@ class Question:
     def is_current(self, classes: Mapping[str, DeviceClass]) -> bool:
         """Whether all classes it names are still the same objects."""
         return all(classes.get(name) is content for name, content in self.classes)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """No node can do.
+
+    Attributes:
+        snapshot: when.
+        answers: what each node said.
+        total: number of nodes there are.
+        refusals: the different refusals, in anonymous words, with the number of nodes.
+        status: all of them in one.
+    """
+
+    snapshot: ClusterSnapshot
+    answers: Mapping[str, Told]
+    total: int
+    refusals: tuple[tuple[Status, int], ...]
+    status: Status
 
 
 def classes_named(

@@ -6,10 +6,8 @@ decided, and lets the binder write. Source: scheduler-and-claims 6; reliability 
 
 import asyncio
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, TypeVar
 
 from allocator.model.meta import ObjectMeta
@@ -40,9 +38,8 @@ _T = TypeVar("_T")
 PreFilter = Callable[[Pod, ClusterCache, Environment], CycleState | Status]
 FilterNode = Callable[[CycleState, NodeInfo], NodeVerdict]
 
-SLICE_NODES: Final = 500  # looked at between two turns of the event loop
-REMEMBERED_SECONDS: Final = 30.0
-REMEMBERED_PODS: Final = 2_000
+STEP_SECONDS: Final = 0.008  # that looking at nodes may hold up the event loop
+STEP_NODES: Final = 16  # looked at between two looks at the clock
 DELAY_SECONDS: Final = 5.0
 MAX_SCORE: Final = 10
 READ_SECONDS: Final = (
@@ -74,13 +71,6 @@ class FilterAnswer:
 
 
 _BEING_BOUND: Final = FilterAnswer(error="the pod is bound, or being bound, already")
-
-
-@dataclass(slots=True)
-class _Remembered:
-    state: CycleState
-    fitting: Mapping[str, NodeVerdict]
-    expires: float
 
 
 class ExtenderService:
@@ -120,7 +110,6 @@ class ExtenderService:
         self._max_open_binds = max_open_binds
         self._shortlist = shortlist
         self._holds = holds
-        self._remembered: OrderedDict[str, _Remembered] = OrderedDict()
         self._give_backs: set[asyncio.Task[bool]] = set()
         self._worker = SearchWorker(engine, clock)
         self._search_seconds = search_seconds
@@ -139,10 +128,18 @@ class ExtenderService:
             try:
                 return decide()
             except SlowSearchError as slow:
-                left = deadline - self._clock.monotonic()
-                if left <= 0:
-                    raise ServiceError(TIME_IS_OVER) from None
-                await self._worker.search(slow, left)
+                await self._search(slow, deadline)
+
+    async def _search(self, slow: SlowSearchError, deadline: float) -> None:
+        """Run a long search beside the loop, and remember what it found.
+
+        Raises:
+            ServiceError: the time is over.
+        """
+        left = deadline - self._clock.monotonic()
+        if left <= 0:
+            raise ServiceError(TIME_IS_OVER) from None
+        await self._worker.search(slow, left)
 
     def _deadline(self) -> float:
         return self._clock.monotonic() + self._search_seconds
@@ -169,7 +166,6 @@ class ExtenderService:
             return FilterAnswer(args.node_names)
         if result.failure is not None:
             return self._none_fits(state, result, since)
-        self._remember(state, result)
         if self._wakeup is not None:
             self._wakeup.accepted(state.pod.metadata.uid)
         return FilterAnswer(self._choice(state, result))
@@ -177,24 +173,57 @@ class ExtenderService:
     async def _decide(self, args: FilterArgs) -> tuple[CycleState, FilterResult | None] | Status:
         """Look at the nodes; without a result: the pod needs no devices, every node will do.
 
-        With forced choice the answer is as the cluster is now, with no await in between.
+        The answer is as the cluster is now, so that what forced choice holds is free.
         """
-        state = self._engine.pre_filter(args.pod, self._cache)
-        if isinstance(state, Status):
-            return state
-        if not state.claims and not state.backed_resources:
-            return state, None
-        result = await self._look(state, args.node_names)
-        if self._holds is not None and self._cache.snapshot() is not state.snapshot:
-            # Others may have been given devices while a long list of nodes was looked at; what is held must be free now.
-            return await self._patiently(lambda: self._decide_now(args), self._deadline())
-        return state, result
+        names = args.node_names
 
-    def _decide_now(self, args: FilterArgs) -> tuple[CycleState, FilterResult | None] | Status:
-        state = self._engine.pre_filter(args.pod, self._cache)
-        if isinstance(state, Status):
-            return state
-        return state, self._engine.filter_nodes(state, args.node_names)
+        def decide(state: CycleState) -> tuple[CycleState, FilterResult | None]:
+            if not _needs_devices(state):
+                return state, None
+            return state, self._engine.filter_nodes(state, names)
+
+        return await self._up_to_date(args.pod, names, decide)
+
+    async def _up_to_date(
+        self, pod: Pod, names: Sequence[str], decide: Callable[[CycleState], _T]
+    ) -> _T | Status:
+        """Decide on the current state, with no await in between, once there is hardly anything left to search.
+
+        What may take long is done before, in steps between which the event loop has its turn; each step begins with the
+        cluster as it is then, and what has been found out is remembered.
+
+        Raises:
+            ServiceError: the time is over.
+        """
+        deadline = self._deadline()
+        while True:
+            state = self._engine.pre_filter(pod, self._cache)
+            if isinstance(state, Status):
+                return state
+            try:
+                if not _needs_devices(state) or self._refresh(state, names):
+                    return decide(state)
+            except SlowSearchError as slow:
+                await self._search(slow, deadline)
+                continue
+            if self._clock.monotonic() >= deadline:
+                raise ServiceError(TIME_IS_OVER)
+            await asyncio.sleep(0)
+
+    def _refresh(self, state: CycleState, names: Sequence[str]) -> bool:
+        """Look at nodes whose answers are old, as long as the event loop may be held up; whether that was all of them.
+
+        Raises:
+            SlowSearchError: one search takes too long by itself.
+        """
+        until = self._clock.monotonic() + STEP_SECONDS
+        stale = self._engine.stale(state, names)
+        for start in range(0, len(stale), STEP_NODES):
+            if start and self._clock.monotonic() >= until:
+                return False
+            if not self._engine.refresh(state, stale[start : start + STEP_NODES]):
+                break
+        return True
 
     def _is_placed(self, pod: Pod) -> bool:
         """Whether the pod has a node, or its bind is still under way: kube-scheduler has stopped waiting, or is behind.
@@ -212,27 +241,18 @@ class ExtenderService:
     def _choice(self, state: CycleState, result: FilterResult) -> Sequence[str]:
         """The nodes to answer: all that fit, the best few, or the one that is held."""
         if self._holds is not None and state.unallocated:
-            [name] = best_nodes(state, result, 1)
+            [name] = self._best(state, result, 1)
             self._holds.hold(state, result.fitting[name])
             return [name]
         if self._shortlist and may_shorten(state.pod):
-            return best_nodes(state, result, self._shortlist)
+            return self._best(state, result, self._shortlist)
         return result.feasible
 
-    async def _look(self, state: CycleState, names: Sequence[str]) -> FilterResult:
-        """Look at nodes in slices; the state's snapshot is immutable, so all slices see the same cluster."""
-        deadline = self._deadline()
-        if len(names) <= SLICE_NODES:
-            return await self._patiently(lambda: self._engine.filter_nodes(state, names), deadline)
-        verdicts: dict[str, NodeVerdict] = {}
-        for start in range(0, len(names), SLICE_NODES):
-            some = names[start : start + SLICE_NODES]
-            part = await self._patiently(partial(self._engine.filter_nodes, state, some), deadline)
-            verdicts.update(part.verdicts)
-            if part.failure is not None and part.failure.code is Code.ERROR and _has_ended(part):
-                break
-            await asyncio.sleep(0)
-        return cycle.conclude(verdicts, total=len(names))
+    def _best(self, state: CycleState, result: FilterResult, most: int) -> Sequence[str]:
+        feasible = result.feasible
+        if len(feasible) <= most:
+            return feasible
+        return best_nodes(feasible, self._engine.scores(state, feasible), most)
 
     def _refused(self, pod: Pod, status: Status, names: Sequence[str], since: int) -> FilterAnswer:
         if status.code is Code.ERROR or (status.reason and status.reason.kind in _OURS_IS_BEHIND):
@@ -271,19 +291,16 @@ class ExtenderService:
 
     async def prioritize(self, args: FilterArgs) -> dict[str, int]:
         """Score nodes that passed filter, 0-10. No claims: all the same."""
-        found = self._recall(args.pod.metadata.uid)
-        if found is not None and all(name in found.fitting for name in args.node_names):
-            state, fitting = found.state, found.fitting
-        else:
-            answer = self._engine.pre_filter(args.pod, self._cache)
-            if isinstance(answer, Status) or not answer.claims:
-                return dict.fromkeys(args.node_names, 0)
-            state, fitting = answer, (await self._look(answer, args.node_names)).fitting
-        wanted = {name: fitting[name] for name in args.node_names if name in fitting}
-        scores = cycle.score_nodes(state, wanted)
+        names = args.node_names
+
+        def score(state: CycleState) -> Mapping[str, int]:
+            return self._engine.scores(state, names) if state.claims else {}
+
+        scores = await self._up_to_date(args.pod, names, score)
+        if isinstance(scores, Status):
+            scores = {}
         return {
-            name: min(MAX_SCORE, max(0, round(scores.get(name, 0) / MAX_SCORE)))
-            for name in args.node_names
+            name: min(MAX_SCORE, max(0, round(scores.get(name, 0) / MAX_SCORE))) for name in names
         }
 
     async def preempt(self, args: PreemptArgs) -> dict[str, dict[str, Any]]:
@@ -292,15 +309,19 @@ class ExtenderService:
         Raises:
             ServiceError: it cannot be said now.
         """
-        state = self._engine.pre_filter(args.pod, self._cache)
-        if isinstance(state, Status):
-            if state.code is Code.ERROR:
-                raise ServiceError(state)
+        names = list(args.victims)
+
+        def decide(state: CycleState) -> Sequence[str]:
+            if not _needs_devices(state):
+                return names
+            return self._engine.filter_nodes(state, names).feasible
+
+        fitting = await self._up_to_date(args.pod, names, decide)
+        if isinstance(fitting, Status):
+            if fitting.code is Code.ERROR:
+                raise ServiceError(fitting)
             return {}
-        if not state.claims and not state.backed_resources:
-            return dict(args.victims)
-        result = await self._look(state, list(args.victims))
-        return {name: victims for name, victims in args.victims.items() if name in result.fitting}
+        return {name: args.victims[name] for name in fitting}
 
     # --- bind ---------------------------------------------------------------------------------------------------------
 
@@ -373,7 +394,6 @@ class ExtenderService:
         deadline: float,
     ) -> Chain | BindOutcome:
         """Decide on the current state and hold the devices, with no await between; the filter's answer is not trusted."""
-        self._remembered.pop(pod.metadata.uid, None)
         if self._holds is not None:
             self._holds.release(pod.metadata.uid)  # what is decided below holds them again
         state = pre_filter(pod, self._cache, self._engine.environment)
@@ -422,25 +442,6 @@ class ExtenderService:
         except (TimeoutError, DecodeError):
             return _failed(ReasonKind.API_UNAVAILABLE, "the pod cannot be read")
 
-    # --- memory between the calls -------------------------------------------------------------------------------------
-
-    def _remember(self, state: CycleState, result: FilterResult) -> None:
-        uid = state.pod.metadata.uid
-        now = self._clock.monotonic()
-        self._remembered.pop(uid, None)
-        self._remembered[uid] = _Remembered(state, result.fitting, now + REMEMBERED_SECONDS)
-        # In the order of their expiry. Each keeps a whole snapshot alive, so those that nobody asks for must go.
-        while len(self._remembered) > REMEMBERED_PODS or (
-            next(iter(self._remembered.values())).expires < now
-        ):
-            self._remembered.popitem(last=False)
-
-    def _recall(self, uid: str) -> _Remembered | None:
-        found = self._remembered.get(uid)
-        if found is None or found.expires < self._clock.monotonic():
-            return None
-        return found
-
 
 class ServiceError(Exception):
     """A call has no answer now.
@@ -459,8 +460,8 @@ _BOUND_ELSEWHERE: Final = BindOutcome(
 )
 
 
-def _has_ended(result: FilterResult) -> bool:
-    return any(verdict.ends_attempt for verdict in result.verdicts.values())
+def _needs_devices(state: CycleState) -> bool:
+    return bool(state.claims or state.backed_resources)
 
 
 def _failed(kind: ReasonKind, message: str) -> BindOutcome:

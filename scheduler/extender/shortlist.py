@@ -5,10 +5,9 @@ ours alone. Not to be used with another extender after us, which might refuse ju
 Source: `architecture.md` 5, `filterShortlist`.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from scheduler import cycle
-from scheduler.framework.cycle_state import CycleState, FilterResult
 from scheduler.model import Pod
 
 # The default topology spread (ScheduleAnyway) applies to what these own.
@@ -39,10 +38,7 @@ def _is_soft(constraint: Any) -> bool:
     return isinstance(constraint, dict) and constraint.get("whenUnsatisfiable") == "ScheduleAnyway"
 
 
-def best_nodes(state: CycleState, result: FilterResult, most: int) -> tuple[str, ...]:
+def best_nodes(names: Sequence[str], scores: Mapping[str, int], most: int) -> tuple[str, ...]:
     """The best nodes by our score, at most so many, in the order they were asked about; equals: the first ones."""
-    if most <= 0 or len(result.fitting) <= most:
-        return result.feasible
-    scores = cycle.score_nodes(state, result.fitting)
-    best = set(sorted(result.fitting, key=lambda name: -scores[name])[:most])
-    return tuple(name for name in result.feasible if name in best)
+    best = set(sorted(names, key=lambda name: -scores[name])[:most])
+    return tuple(name for name in names if name in best)

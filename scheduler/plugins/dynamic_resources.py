@@ -11,15 +11,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from allocator import POLICIES, PreparedClaims, allocate_prepared, prepare_claims
+from allocator import POLICIES, PreparedClaims, prepare_claims
+from allocator.allocate import allocated, broken_node_selector, solve
 from allocator.model.claims import (
     AllocatedDeviceStatus,
     AllocationResult,
     DeviceRequestAllocationResult,
     ResourceClaim,
 )
-from allocator.model.nodes import NodeSelectorError, matches_node_selector
+from allocator.model.nodes import Node, NodeSelectorError, matches_node_selector
 from allocator.outcome import Allocated, DoesNotFit, Fatal, NodeError, Outcome, Reason, ReasonKind
+from allocator.pools import Pool, gather_pools
+from allocator.search import Solution
 from allocator.snapshot import PreparedSlice, Snapshot
 from scheduler.framework.cycle_state import CycleState, NodeVerdict, PodClaim, SlowSearchError
 from scheduler.framework.environment import Environment, TakesLongError
@@ -319,22 +322,44 @@ def allocate_on(state: CycleState, node: NodeInfo) -> Outcome:
     Raises:
         SlowSearchError: it takes too long for the event loop.
     """
-    environment = state.environment
-    if state.prepared is None:
-        raise AssertionError(f"pod {state.pod.key} has no claims to allocate")
+    prepared = _prepared(state)
     try:
-        return allocate_prepared(
-            state.prepared,
-            node.for_allocator,
-            state.snapshot.devices,
+        pools = gather_pools(node.for_allocator, state.snapshot.devices.slices, prepared.rules)
+    except NodeSelectorError as problem:
+        return broken_node_selector(problem)
+    found = solve_on(state, node.for_allocator, pools)
+    if isinstance(found, Solution):
+        return allocated(prepared, found, node.name, state.environment.new_share_id)
+    return found
+
+
+def solve_on(state: CycleState, node: Node, pools: Sequence[Pool]) -> Solution | Outcome:
+    """The search alone, over pools that were gathered before.
+
+    Raises:
+        SlowSearchError: it takes too long for the event loop.
+    """
+    environment = state.environment
+    try:
+        return solve(
+            _prepared(state),
+            node,
+            pools,
+            state.snapshot.devices.allocated,
             budget=environment.budget or None,
             policy=POLICIES[environment.policy],
-            new_share_id=environment.new_share_id,
             should_stop=environment.start_deadline(),
             explain=environment.explain,
         )
     except TakesLongError:
         raise SlowSearchError(state, node.name) from None
+
+
+def _prepared(state: CycleState) -> PreparedClaims:
+    prepared: PreparedClaims | None = state.prepared
+    if prepared is None:
+        raise AssertionError(f"pod {state.pod.key} has no claims to allocate")
+    return prepared
 
 
 def filter_node(state: CycleState, node: NodeInfo, allocate: Allocate = allocate_on) -> NodeVerdict:
@@ -346,23 +371,28 @@ def filter_node(state: CycleState, node: NodeInfo, allocate: Allocate = allocate
     unavailable = _look_at_allocated(state, node)
     if isinstance(unavailable, Status):
         return NodeVerdict(unavailable, ends_attempt=True)
-    allocations: dict[str, AllocationResult] = {}
-    if state.unallocated:
-        match allocate(state, node):
-            case Allocated(allocations=results):
-                for claim, result in zip(state.unallocated, results, strict=True):
-                    allocations[claim.metadata.uid] = result
-            case DoesNotFit(reason=reason) | NodeError(reason=reason):
-                return NodeVerdict(unresolvable(reason, NAME))
-            case Fatal(reason=reason, depends_on_node=depends_on_node):
-                # Differs from upstream: an error of one node's devices rejects that node alone (kubernetes#141829),
-                # unless told to abort as in-tree does.
-                ends = not depends_on_node or state.environment.on_node_error == "abort"
-                return NodeVerdict(error(reason, NAME), ends_attempt=ends)
-    if unavailable is not None:
+    outcome = allocate(state, node) if state.unallocated else Allocated(())
+    if unavailable is not None and isinstance(outcome, Allocated):
         return NodeVerdict(unavailable.status, unavailable=unavailable.uids)
-    problem = _node_allocatable(state, allocations.values())
-    return NodeVerdict(problem) if problem is not None else NodeVerdict(allocations=allocations)
+    return verdict_on(state, outcome)
+
+
+def verdict_on(state: CycleState, outcome: Outcome) -> NodeVerdict:
+    """What an outcome of the search makes of a node."""
+    match outcome:
+        case Allocated(allocations=results):
+            problem = _node_allocatable(state, results)
+            if problem is not None:
+                return NodeVerdict(problem)
+            uids = (claim.metadata.uid for claim in state.unallocated)
+            return NodeVerdict(allocations=dict(zip(uids, results, strict=True)))
+        case DoesNotFit(reason=reason) | NodeError(reason=reason):
+            return NodeVerdict(unresolvable(reason, NAME))
+        case Fatal(reason=reason, depends_on_node=depends_on_node):
+            # Differs from upstream: an error of one node's devices rejects that node alone (kubernetes#141829),
+            # unless told to abort as in-tree does.
+            ends = not depends_on_node or state.environment.on_node_error == "abort"
+            return NodeVerdict(error(reason, NAME), ends_attempt=ends)
 
 
 def _node_allocatable(state: CycleState, allocations: Iterable[AllocationResult]) -> Status | None:

@@ -153,20 +153,6 @@ async def test_a_pod_name_is_never_made_into_another_path(
     assert asked == []
 
 
-async def test_what_nobody_asked_for_again_is_forgotten(
-    here: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    extender = Extender(here)
-    await here.claim("c")
-    await here.pod("p", "c")
-    await here.pod("q", "c")
-    monkeypatch.setattr(service_module, "REMEMBERED_SECONDS", 0.0)
-    await extender.filter("p", "node-1")
-    monkeypatch.setattr(service_module, "REMEMBERED_SECONDS", 30.0)
-    await extender.filter("q", "node-1")
-    assert len(extender.service._remembered) == 1
-
-
 async def test_a_defect_is_answered_and_not_told(
     here: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

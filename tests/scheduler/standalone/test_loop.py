@@ -23,6 +23,7 @@ from scheduler.framework.status import Status
 from scheduler.metrics import Metrics
 from scheduler.model import ClusterReader, Pod
 from scheduler.scheduling_queue import Place, SchedulingQueue
+from scheduler.standalone import loop as loop_module
 from scheduler.standalone.loop import SLICE_SECONDS, StandaloneLoop
 from tests.fakes import FakeClock
 from tests.scheduler.embedded import NAMESPACE, Object, World, claims_path, pods_path, world
@@ -494,7 +495,10 @@ async def test_the_more_important_pod_gets_the_last_device(priority: str) -> Non
         assert await it.node_of(winner) == "n1"
 
 
-async def test_a_question_with_many_nodes_is_decided_over_several_slices() -> None:
+async def test_a_question_with_many_nodes_is_decided_over_several_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop_module, "SLICE_SEARCHES", 2)
     async with running(*((f"n{number}", 1) for number in range(70))) as it:
         it.core.leads = False
         await it.world.claim("c", count=2)
@@ -505,7 +509,7 @@ async def test_a_question_with_many_nodes_is_decided_over_several_slices() -> No
         await it.world.node("x")
 
         for _ in range(40):
-            counts.append(it.core.engine.searches)
+            counts.append(it.core.engine.looks)
             await asyncio.sleep(0)
         await it.settled()
 
@@ -514,7 +518,10 @@ async def test_a_question_with_many_nodes_is_decided_over_several_slices() -> No
         assert (await it.condition("p"))[0] == "Unschedulable"
 
 
-async def test_a_pod_deleted_between_two_slices_is_dropped() -> None:
+async def test_a_pod_deleted_between_two_slices_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop_module, "SLICE_SEARCHES", 2)
     async with running(*((f"n{number}", 1) for number in range(70))) as it:
         it.core.leads = False
         await it.world.claim("c", count=2)
@@ -522,13 +529,13 @@ async def test_a_pod_deleted_between_two_slices_is_dropped() -> None:
         await it.settled()
         it.core.leads = True
         await it.world.node("x")
-        while it.core.engine.searches < 32:
+        while it.core.engine.looks < 32:
             await asyncio.sleep(0)
 
         it.loop.queue.delete(await uid_of(created))
         await it.settled()
 
-        assert it.core.engine.searches < 70
+        assert it.core.engine.looks < 70
         await it.world.pod("q")
         assert await it.node_of("q") != ""
 

@@ -1,0 +1,106 @@
+"""A slice by what questions read of it: slices that a question cannot tell apart have the same key.
+
+Devices of equal nodes differ, in name, uuid and PCI address for instance, and a question reads none of that. So each
+attribute is a column of its own, and everything else is one frame. Equal columns and equal frames are one object, by an
+interner, so that comparing them costs nothing.
+"""
+
+from collections.abc import Hashable, Mapping
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from allocator.cel import attribute_problem
+from allocator.model.devices import ResourcePool, ResourceSliceSpec
+from allocator.model.hooks import enc_hook
+from allocator.snapshot import PreparedSlice
+
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=enc_hook)
+_NO_POOL: Final = ResourcePool()
+
+
+class Interned:
+    """Stands for a value; equal values of one interner are the same object.
+
+    Attributes:
+        value: what it stands for.
+    """
+
+    __slots__ = ("__weakref__", "value")
+
+    def __init__(self, value: Hashable) -> None:
+        self.value = value
+
+
+class Interner:
+    """Makes equal values one object, for as long as somebody holds it."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: WeakValueDictionary[Hashable, Interned] = WeakValueDictionary()
+
+    def of(self, value: Hashable) -> Interned:
+        """The object that stands for a value."""
+        found = self._known.get(value)
+        if found is None:
+            found = self._known[value] = Interned(value)
+        return found
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+class SliceColumns:
+    """What can be read of a slice.
+
+    Attributes:
+        frame: all of it but names, the pool, the node it is for, and values of attributes.
+        attributes: attribute name as written -> its values, one a device (None where it is not).
+        maps_node_resources: some device counts in cpu, memory or the like of its node.
+    """
+
+    __slots__ = ("attributes", "frame", "maps_node_resources")
+
+    def __init__(
+        self, frame: Interned, attributes: Mapping[str, Interned], *, maps_node_resources: bool
+    ) -> None:
+        self.frame = frame
+        self.attributes = attributes
+        self.maps_node_resources = maps_node_resources
+
+
+def columns_of(prepared: PreparedSlice, interner: Interner) -> SliceColumns:
+    """The columns of a slice, kept with it."""
+    found: SliceColumns | None = prepared.memo.get(interner)
+    if found is None:
+        spec = prepared.slice.spec
+        found = SliceColumns(
+            interner.of(_frame(spec)),
+            {name: interner.of(tuple(values)) for name, values in _values(spec).items()},
+            maps_node_resources=any(each.node_allocatable_resources for each in spec.devices or ()),
+        )
+        prepared.memo[interner] = found
+    return found
+
+
+def _frame(spec: ResourceSliceSpec) -> tuple[bytes, tuple[str | None, ...]]:
+    """Everything that is not a column; an attribute without a valid value counts for every expression on its device."""
+    devices = spec.devices or ()
+    bare = tuple(msgspec.structs.replace(each, name="", attributes=None) for each in devices)
+    rest = msgspec.structs.replace(spec, pool=_NO_POOL, node_name=None, devices=bare)
+    problems = tuple(attribute_problem(each) for each in devices)
+    return _ENCODER.encode(rest), problems
+
+
+def _values(spec: ResourceSliceSpec) -> dict[str, list[Any]]:
+    devices = spec.devices or ()
+    columns: dict[str, list[Any]] = {}
+    for index, device in enumerate(devices):
+        for name, attribute in (device.attributes or {}).items():
+            column = columns.get(name)
+            if column is None:
+                column = columns[name] = [None] * len(devices)
+            column[index] = attribute
+    return columns

@@ -1,0 +1,235 @@
+"""What searches read of one node, as a key: nodes with equal keys get the same answer, but for names.
+
+The key has four parts. What the pools are: their order, state and frames. What is in use of them, by place instead of by
+name. The columns of the attributes that the question reads. What the question reads of the node itself, which is little.
+
+Source: `architecture.md` 5.1.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from allocator.cel import Read
+from allocator.columns import Interned, Interner, columns_of
+from allocator.model.devices import PoolID
+from allocator.model.hooks import enc_hook
+from allocator.model.nodes import Node
+from allocator.pools import Pool
+from allocator.snapshot import (
+    NOTHING_USED,
+    AllocatedState,
+    PoolUsage,
+    PreparedSlice,
+    SliceIndex,
+)
+
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=enc_hook, order="deterministic")
+
+UsageKey = tuple[Any, ...] | None
+"""What is in use of a pool, by place; None: nothing."""
+ViewKey = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeView:
+    """A node as searches see it, whatever they ask.
+
+    Attributes:
+        node: labels and features.
+        pools: that have slices for the node, in search order.
+        structure: what the pools are and what is read of the node.
+        usage: what is in use of each pool, then how many devices of the node's own pools (scores read that).
+        columns: driver and columns of each slice that a selector may be asked about.
+        own_names: the pools of the node's own slices, with the names of all their devices.
+    """
+
+    node: Node
+    pools: tuple[Pool, ...]
+    structure: Interned
+    usage: tuple[Any, ...]
+    columns: tuple[tuple[str, Mapping[str, Interned]], ...]
+    own_names: Mapping[PoolID, frozenset[str]]
+
+    def key(self, reads: "Reads") -> ViewKey:
+        """The key for a question. O(slices x attributes read)."""
+        found: list[Any] = [self.structure, self.usage]
+        for driver, attributes in self.columns:
+            found.extend([attributes.get(name) for name in reads.names(driver)])
+        return tuple(found)
+
+
+class Reads:
+    """Which attributes a question reads, as drivers may write their names."""
+
+    __slots__ = ("_by_driver", "_reads")
+
+    def __init__(self, reads: Iterable[Read]) -> None:
+        self._reads = sorted({(r.domain, r.name) for r in reads if r.kind == "attribute"})
+        self._by_driver: dict[str, tuple[str, ...]] = {}
+
+    def names(self, driver: str) -> tuple[str, ...]:
+        """Names of attributes in slices of a driver: the domain may be left out where it is the driver's."""
+        names = self._by_driver.get(driver)
+        if names is None:
+            found: dict[str, None] = {}
+            for domain, name in self._reads:
+                found[f"{domain}/{name}"] = None
+                if domain in (driver, ""):
+                    found[name] = None
+            names = self._by_driver[driver] = tuple(found)
+        return names
+
+
+class UsageKeys:
+    """Puts what is in use of pools into keys; an unchanged pool costs two comparisons."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        self._last: dict[PoolID, tuple[Pool, PoolUsage, UsageKey]] = {}
+
+    def of(self, pool: Pool, usage: PoolUsage) -> UsageKey:
+        """The key of one pool."""
+        if usage is NOTHING_USED:
+            return None
+        last = self._last.get(pool.id)
+        if last is not None and last[0] is pool and last[1] is usage:
+            return last[2]
+        key = _usage_key(pool, usage)
+        self._last[pool.id] = (pool, usage, key)
+        return key
+
+    def keep(self, pools: Iterable[PoolID]) -> None:
+        """Forget all other pools."""
+        known = set(pools)
+        self._last = {pool: last for pool, last in self._last.items() if pool in known}
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+
+def _usage_key(pool: Pool, usage: PoolUsage) -> UsageKey:
+    """Devices in use as a bitset over places, devices of other nodes' slices (counters) behind the node's own."""
+    places: Mapping[str, int] = pool.positions
+    if pool.elsewhere:
+        places = dict(places)
+        for prepared in pool.elsewhere:
+            for device in prepared.device_ids:
+                places.setdefault(device.device, len(places))
+    devices, shares = _bits(usage.devices, places), _bits(usage.shares, places)
+    consumed = tuple(
+        sorted(
+            (places[name], tuple(sorted((of, amount.nanos) for of, amount in amounts.items())))
+            for name, amounts in usage.consumed.items()
+            if name in places
+        )
+    )
+    return (devices, shares, consumed) if devices or shares or consumed else None
+
+
+def _bits(names: Iterable[str], places: Mapping[str, int]) -> int:
+    bits = 0
+    for name in names:
+        place = places.get(name)
+        if place is not None:
+            bits |= 1 << place
+    return bits
+
+
+def view_of(
+    node: Node,
+    pools: Sequence[Pool],
+    slices: SliceIndex,
+    in_use: AllocatedState,
+    interner: Interner,
+    usage_keys: UsageKeys,
+) -> NodeView:
+    """Derive the view of a node from its gathered pools. O(slices of the node), the first time O(devices)."""
+    own_names = {
+        pool: frozenset(
+            device.device for prepared in slices.in_pool(pool) for device in prepared.device_ids
+        )
+        for pool in {prepared.pool_id for prepared in slices.local(node.name)}
+    }
+    return NodeView(
+        node=node,
+        pools=tuple(pools),
+        structure=_structure(node, pools, own_names, slices, interner),
+        usage=usage_of(pools, own_names, in_use, usage_keys),
+        columns=tuple(
+            (prepared.pool_id.driver, columns_of(prepared, interner).attributes)
+            for pool in pools
+            for prepared in pool.slices
+        ),
+        own_names=own_names,
+    )
+
+
+def usage_of(
+    pools: Sequence[Pool],
+    own_names: Mapping[PoolID, frozenset[str]],
+    in_use: AllocatedState,
+    usage_keys: UsageKeys,
+) -> tuple[Any, ...]:
+    """What is in use of a node's pools, as part of a key."""
+    found: list[Any] = [usage_keys.of(pool, in_use.usage(pool.id)) for pool in pools]
+    busy = 0
+    for pool_id, names in own_names.items():
+        usage = in_use.usage(pool_id)
+        if usage is not NOTHING_USED:
+            busy += len(names.intersection((*usage.devices, *usage.shares, *usage.consumed)))
+    found.append(busy)
+    return tuple(found)
+
+
+def _structure(
+    node: Node,
+    pools: Sequence[Pool],
+    own_names: Mapping[PoolID, frozenset[str]],
+    slices: SliceIndex,
+    interner: Interner,
+) -> Interned:
+    """What the pools of a node are, whatever is asked and whatever is in use."""
+    selects = skips = maps = False
+    parts: list[Any] = []
+    for pool in pools:
+        # Whether such a device may be used is asked of all slices of its pool, old generations too.
+        maps = maps or any(
+            columns_of(prepared, interner).maps_node_resources
+            for prepared in slices.in_pool(pool.id)
+        )
+        for prepared in pool.slices:
+            spec = prepared.slice.spec
+            selects = selects or bool(spec.per_device_node_selection)
+            skips = skips or bool(spec.skip_node_operations)
+        parts.append(
+            (
+                pool.id.driver,
+                pool.state,
+                pool.id in own_names,
+                tuple(_slice_part(prepared, node, interner) for prepared in pool.slices),
+                tuple(columns_of(prepared, interner).frame for prepared in pool.elsewhere),
+                _ENCODER.encode(pool.counter_sets) if pool.counter_sets else b"",
+            )
+        )
+    return interner.of(
+        (
+            tuple(parts),
+            # Devices that choose their nodes read name and labels; nothing else does once pools are gathered.
+            (node.name, _ENCODER.encode(node.labels)) if selects else None,
+            node.declared_features if skips else None,
+            node.name if maps else None,
+            sum(map(len, own_names.values())),
+        )
+    )
+
+
+def _slice_part(
+    prepared: PreparedSlice, node: Node, interner: Interner
+) -> tuple[Interned, str | bool | None]:
+    """Frame, and whether the slice is for this node alone."""
+    where = prepared.slice.spec.node_name
+    return columns_of(prepared, interner).frame, where == node.name or where

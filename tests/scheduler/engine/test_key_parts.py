@@ -1,0 +1,585 @@
+"""Each part of the key of an answer is needed: two nodes, or two pods, that differ in that part alone.
+
+With the whole key both get their own answer; with the part left out the second gets the answer of the first.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from allocator import columns
+from allocator import view as view_module
+from allocator.features import Features
+from allocator.model.claims import ResourceClaim
+from allocator.model.devices import Device, DeviceAttribute, NodeAllocatableResource
+from allocator.pools import PoolState
+from allocator.view import NodeView
+from scheduler import cycle
+from scheduler.engine import Engine
+from scheduler.engine import questions as questions_module
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.environment import Environment
+from scheduler.model import Affinity, NodeAffinity, Pod, PreferredSchedulingTerm, Taint, Toleration
+from tests.builders import (
+    allocated_claim,
+    claim,
+    consumes,
+    counter_set,
+    device,
+    device_class,
+    node_selector,
+    request,
+    resource_slice,
+    taint,
+    used,
+)
+from tests.pods import container, node_object, pod, port
+from tests.scheduler.engine.test_engine import told
+from tests.scheduler.world import World, environment
+
+MODEL_A = 'device.attributes["gpu.example.com"].model == "a"'
+NEW = {
+    "DRADerivedAttributes": True,
+    "DRAOptionalNodeOperations": True,
+}  # upstream's newest allocator
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Nodes `n0` and `n1` differ in one thing; with `breaks` in place nobody sees it."""
+
+    id: str
+    objects: Sequence[Any]
+    breaks: Callable[[pytest.MonkeyPatch], None]
+    claim: ResourceClaim = field(default_factory=lambda: claim("c"))
+    gates: dict[str, bool] = field(default_factory=dict)
+    features: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+
+
+def key_without(part: int) -> Callable[[pytest.MonkeyPatch], None]:
+    """`NodeView.key` without what the pools are (0), what is in use (1) or attributes (2)."""
+    whole = NodeView.key
+
+    def key(self: NodeView, reads: Any) -> Any:
+        structure, usage, *attributes = whole(self, reads)
+        parts = (structure, usage, tuple(attributes))
+        return parts[:part] + parts[part + 1 :]
+
+    return lambda patch: patch.setattr(NodeView, "key", key)
+
+
+def frame_without(part: str) -> Callable[[pytest.MonkeyPatch], None]:
+    """`columns._frame` without one field of every device, or of the slice."""
+    whole = columns._frame
+
+    def frame(spec: Any) -> Any:
+        if part in Device.__struct_fields__:
+            bare = tuple(msgspec.structs.replace(d, **{part: None}) for d in spec.devices or ())
+            spec = msgspec.structs.replace(spec, devices=bare)
+        if part in spec.__struct_fields__:
+            spec = msgspec.structs.replace(spec, **{part: "" if part == "driver" else None})
+        return whole(spec)
+
+    return lambda patch: patch.setattr(columns, "_frame", frame)
+
+
+def both(*breaks: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytest.MonkeyPatch], None]:
+    """Where two parts of the key tell of the same thing."""
+
+    def apply(patch: pytest.MonkeyPatch) -> None:
+        for each in breaks:
+            each(patch)
+
+    return apply
+
+
+def problems_unseen(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(columns, "attribute_problem", lambda _: None)
+
+
+def structure_without(part: str) -> Callable[[pytest.MonkeyPatch], None]:
+    """`view._structure` that does not know one thing."""
+    whole = view_module._structure
+
+    def structure(node: Any, pools: Any, own: Any, slices: Any, interner: Any) -> Any:
+        match part:
+            case "order":
+                pools = sorted(pools, key=lambda pool: len(pool.candidates))
+            case "state":
+                pools = [replace(pool, state=PoolState.OK) for pool in pools]
+            case "driver":
+                pools = [replace(p, id=p.id._replace(driver="")) for p in pools]
+            case "features":
+                node = msgspec.structs.replace(node, declared_features=frozenset())
+            case "labels":
+                node = msgspec.structs.replace(node, name="", labels={})
+            case "elsewhere":
+                pools = [replace(pool, elsewhere=()) for pool in pools]
+            case _:  # counters
+                pools = [replace(pool, counter_sets={}) for pool in pools]
+        return whole(node, pools, own, slices, interner)
+
+    return lambda patch: patch.setattr(view_module, "_structure", structure)
+
+
+def maps_unseen(patch: pytest.MonkeyPatch) -> None:
+    """Nobody sees that a device counts in resources of its node."""
+    frame_without("node_allocatable_resources")(patch)
+    init = columns.SliceColumns.__init__
+
+    def blind(self: Any, frame: Any, attributes: Any, *, maps_node_resources: bool) -> None:
+        init(self, frame, attributes, maps_node_resources=maps_node_resources and False)
+
+    patch.setattr(columns.SliceColumns, "__init__", blind)
+
+
+def usage_without(part: int) -> Callable[[pytest.MonkeyPatch], None]:
+    """`view._usage_key` without devices (0), shares (1) or consumed capacity (2)."""
+    whole = view_module._usage_key
+
+    def usage_key(pool: Any, usage: Any) -> Any:
+        key = whole(pool, usage)
+        return None if key is None else (*key[:part], *key[part + 1 :])
+
+    return lambda patch: patch.setattr(view_module, "_usage_key", usage_key)
+
+
+def of(number: int, *devices: Device, name: str = "", **fields: Any) -> Any:
+    """A slice of a node, in a pool of its own."""
+    node = f"n{number}"
+    return resource_slice(f"{node}-{name}", *devices, pool=f"{name}{node}", node=node, **fields)
+
+
+def partition(number: int, *, counters: str, elsewhere: str = "1") -> list[Any]:
+    """A pool with a part on the node, one on another node, and counters."""
+    name = f"p{number}"
+    parts = ((f"n{number}", "6"), (f"x{number}", elsewhere))
+    return [
+        resource_slice(
+            f"{name}-counters",
+            pool=name,
+            count=3,
+            node=f"n{number}",
+            counters=[counter_set("card", memory=counters)],
+        ),
+        *(
+            resource_slice(
+                f"{name}-{index}",
+                device(f"part-{index}", consumes=[consumes("card", memory=amount)]),
+                pool=name,
+                node=node,
+                count=3,
+            )
+            for index, (node, amount) in enumerate(parts)
+        ),
+    ]
+
+
+def mapped(card: Device) -> Device:
+    return msgspec.structs.replace(
+        card, node_allocatable_resources={"cpu": NodeAllocatableResource()}
+    )
+
+
+def broken(card: Device) -> Device:
+    """With one more attribute, of which no question reads the value, which is invalid."""
+    more = {**(card.attributes or {}), "driverVersion": DeviceAttribute(version="none")}
+    return msgspec.structs.replace(card, attributes=more)
+
+
+def shared(memory: str, **fields: Any) -> Device:
+    return device("gpu-0", shareable=True, capacity={"memory": memory}, **fields)
+
+
+LARGE = {"memory": "20"}
+SMALL = {"memory": "5"}
+TEN = request("r", capacity={"memory": "10"})
+
+NODES = [
+    Case(
+        id="what is in use: devices",
+        objects=[
+            of(0, device("gpu-0"), device("gpu-1")),
+            of(1, device("gpu-0"), device("gpu-1")),
+            allocated_claim("other", used("gpu-0", pool="n1")),
+        ],
+        breaks=key_without(1),
+    ),
+    Case(
+        id="what is in use: devices, not shares",
+        objects=[
+            of(0, device("gpu-0"), device("gpu-1")),
+            of(1, device("gpu-0"), device("gpu-1")),
+            allocated_claim("one", used("gpu-1", pool="n0")),
+            allocated_claim("other", used("gpu-0", pool="n1")),
+        ],
+        breaks=usage_without(0),
+    ),
+    Case(
+        id="what is in use: consumed capacity",
+        objects=[
+            of(0, shared("20")),
+            of(1, shared("20")),
+            allocated_claim("one", used("gpu-0", pool="n0", share="s0", consumed={"memory": 5})),
+            allocated_claim("other", used("gpu-0", pool="n1", share="s1", consumed={"memory": 15})),
+        ],
+        claim=claim("c", TEN),
+        breaks=usage_without(2),
+    ),
+    Case(
+        id="what is in use: shares",
+        # The first share of a device pays for its counters.
+        objects=[
+            each
+            for number in (0, 1)
+            for each in (
+                resource_slice(
+                    f"n{number}-counters",
+                    pool=f"n{number}",
+                    node=f"n{number}",
+                    count=2,
+                    counters=[counter_set("card", memory="6")],
+                ),
+                of(
+                    number,
+                    device("gpu-0", shareable=True, consumes=[consumes("card", memory="6")]),
+                    device("gpu-1", shareable=True, consumes=[consumes("card", memory="6")]),
+                    count=2,
+                ),
+            )
+        ]
+        + [
+            allocated_claim("one", used("gpu-0", pool="n0", share="s0")),
+            allocated_claim("other", used("gpu-1", pool="n1", share="s1")),
+        ],
+        breaks=usage_without(1),
+    ),
+    Case(
+        id="attributes that are read",
+        objects=[of(0, device("gpu-0", model="a")), of(1, device("gpu-0", model="b"))],
+        claim=claim("c", request("r", MODEL_A)),
+        breaks=key_without(2),
+    ),
+    Case(
+        id="attributes without a value",
+        objects=[
+            of(0, device("gpu-0", model="a")),
+            of(1, broken(device("gpu-0", model="a"))),
+        ],
+        claim=claim("c", request("r", MODEL_A)),
+        breaks=problems_unseen,
+    ),
+    Case(
+        id="taints",
+        objects=[of(0, device("gpu-0")), of(1, device("gpu-0", taints=[taint("bad")]))],
+        breaks=frame_without("taints"),
+    ),
+    Case(
+        id="capacity",
+        objects=[
+            of(0, device("gpu-0", capacity=LARGE)),
+            of(1, device("gpu-0", capacity=SMALL)),
+        ],
+        claim=claim("c", TEN),
+        breaks=frame_without("capacity"),
+    ),
+    Case(
+        id="sharing",
+        objects=[of(0, shared("20")), of(1, device("gpu-0", capacity=LARGE))],
+        claim=claim("c", TEN),
+        breaks=frame_without("allow_multiple_allocations"),
+    ),
+    Case(
+        id="binding conditions",
+        objects=[of(0, device("gpu-0")), of(1, device("gpu-0", conditions=["ready"]))],
+        gates={"DRADeviceBindingConditions": False},
+        breaks=frame_without("binding_conditions"),
+    ),
+    Case(
+        id="resources of the node",
+        objects=[of(0, device("gpu-0")), of(1, mapped(device("gpu-0")))],
+        breaks=maps_unseen,
+    ),
+    Case(
+        id="terms of a slice's node selector",
+        objects=[
+            resource_slice(
+                "one", device("gpu-0"), pool="one", selector=node_selector(labels={"zone": "z0"})
+            ),
+            resource_slice(
+                "two",
+                device("gpu-0"),
+                pool="two",
+                selector=msgspec.structs.replace(
+                    node_selector(labels={"zone": "z1"}),
+                    node_selector_terms=2
+                    * (node_selector(labels={"zone": "z1"}).node_selector_terms or ()),
+                ),
+            ),
+        ],
+        breaks=frame_without("node_selector"),
+    ),
+    Case(
+        id="features of the node",
+        objects=[of(number, device("gpu-0"), skips=["NodePrepareResources"]) for number in (0, 1)],
+        gates=NEW,
+        features=(("DRAOptionalNodeOperations",), ()),
+        breaks=structure_without("features"),
+    ),
+    Case(
+        id="labels of the node",
+        objects=[
+            resource_slice(
+                "choosy",
+                device("one", selector=node_selector(labels={"zone": "z0"})),
+                device("two", selector=node_selector(labels={"zone": "z1"})),
+                pool="choosy",
+                per_device=True,
+            )
+        ],
+        breaks=structure_without("labels"),
+    ),
+    Case(
+        id="order of pools",
+        objects=[
+            of(0, device("gpu-0", capacity=SMALL), name="a"),
+            of(0, *(device(f"gpu-{i}", capacity=LARGE) for i in (0, 1)), name="z"),
+            of(1, device("gpu-0", capacity=SMALL), name="z"),
+            of(1, *(device(f"gpu-{i}", capacity=LARGE) for i in (0, 1)), name="a"),
+        ],
+        claim=claim("c", TEN),
+        breaks=structure_without("order"),
+    ),
+    Case(
+        id="state of pools",
+        objects=[of(0, device("gpu-0")), of(1, device("gpu-0"), count=2)],
+        breaks=structure_without("state"),
+    ),
+    Case(
+        id="driver",
+        objects=[of(0, device("gpu-0")), of(1, device("gpu-0"), driver="nic.example.com")],
+        claim=claim("c", request("r", 'device.driver == "gpu.example.com"')),
+        breaks=both(structure_without("driver"), frame_without("driver")),
+    ),
+    Case(
+        id="counters",
+        objects=[*partition(0, counters="10"), *partition(1, counters="5")],
+        breaks=structure_without("counters"),
+    ),
+    Case(
+        id="counters that a device takes",
+        objects=[
+            *partition(0, counters="10"),
+            *(
+                msgspec.structs.replace(
+                    each,
+                    spec=msgspec.structs.replace(
+                        each.spec,
+                        devices=(device("part-0", consumes=[consumes("card", memory="11")]),),
+                    ),
+                )
+                if each.metadata.name == "p1-0"
+                else each
+                for each in partition(1, counters="10")
+            ),
+        ],
+        breaks=frame_without("consumes_counters"),
+    ),
+    Case(
+        id="counters that devices elsewhere take",
+        objects=[
+            *partition(0, counters="10", elsewhere="1"),
+            *partition(1, counters="10", elsewhere="6"),
+            allocated_claim("one", used("part-1", pool="p0")),
+            allocated_claim("other", used("part-1", pool="p1")),
+        ],
+        breaks=structure_without("elsewhere"),
+    ),
+]
+
+
+def wrong_answers(case: Case) -> list[str]:
+    """Nodes on which memory and plain search disagree."""
+    nodes = []
+    for number, features in enumerate(case.features):
+        made = node_object(f"n{number}", labels={"zone": f"z{number}"})
+        status = msgspec.structs.replace(made.status, declared_features=features)
+        nodes.append(msgspec.structs.replace(made, status=status))
+    world = World(device_class(), *nodes, *case.objects, case.claim)
+    env = environment(features=Features.for_version("1.37", case.gates))
+    return disagreements(env, world, [pod(claims=["c"])])
+
+
+def disagreements(env: Environment, world: World, pods: Sequence[Pod]) -> list[str]:
+    engine = Engine(env, check_every=0)
+    wrong = []
+    for each in pods:
+        plain_state = cycle.pre_filter(each, world.cache, env)
+        state = engine.pre_filter(each, world.cache)
+        assert isinstance(plain_state, CycleState)
+        assert isinstance(state, CycleState)
+        plain, remembered = cycle.filter_nodes(plain_state), engine.filter_nodes(state)
+        wrong += [
+            f"{each.metadata.name} on {name}"
+            for name in plain.verdicts
+            if told(plain.verdicts[name]) != told(remembered.verdicts[name])
+        ]
+        if not wrong and plain.fitting:
+            ranks = cycle.rank_nodes(plain_state, plain.fitting)
+            if ranks != cycle.rank_nodes(state, remembered.fitting):
+                wrong.append(f"ranks for {each.metadata.name}")
+    return wrong
+
+
+@pytest.mark.parametrize("case", NODES, ids=lambda case: case.id)
+def test_nodes_that_differ_in_one_thing_have_different_views(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert wrong_answers(case) == []
+
+    case.breaks(monkeypatch)
+    try:
+        wrong = wrong_answers(case)
+    except (LookupError, AssertionError):
+        return  # what was found on one node cannot even be written down on the other
+    assert wrong != []
+
+
+# --- pods
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """Two pods that differ in one part of the question, on a cluster where that makes a difference."""
+
+    part: str
+    one: dict[str, Any] = field(default_factory=dict)
+    other: dict[str, Any] = field(default_factory=dict)
+    claims: tuple[Sequence[ResourceClaim], Sequence[ResourceClaim]] = ((), ())
+    objects: Sequence[Any] = ()
+
+
+def preferring(zone: str) -> Affinity:
+    terms = node_selector(labels={"zone": zone}).node_selector_terms or ()
+    term = PreferredSchedulingTerm(weight=1, preference=terms[0])
+    return Affinity(
+        node_affinity=NodeAffinity(preferred_during_scheduling_ignored_during_execution=(term,))
+    )
+
+
+def repelling() -> Pod:
+    """A running pod that keeps pods with a label out of its zone."""
+    term = {
+        "labelSelector": {"matchLabels": {"app": "loud"}},
+        "topologyKey": "zone",
+    }
+    affinity = Affinity(
+        pod_anti_affinity={"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    )
+    return pod("quiet", node_name="n0", affinity=affinity)
+
+
+QUESTIONS = [
+    Question(
+        part="claims",
+        claims=([claim("c0")], [claim("c1", request("r", count=2))]),
+        objects=[of(0, device("gpu-0"))],
+    ),
+    Question(
+        part="node_selector", one={"node_selector": {"zone": "z0"}}, other={"node_selector": {}}
+    ),
+    Question(
+        part="node_affinity",
+        one={"affinity": preferring("z0")},
+        other={"affinity": preferring("z1")},
+    ),
+    Question(
+        part="tolerations",
+        other={"tolerations": [Toleration(operator="Exists")]},
+        objects=[node_object("n0", taints=(Taint(key="t", effect="NoSchedule"),))],
+    ),
+    Question(part="requests", one={"requests": {"cpu": "1"}}, other={"requests": {"cpu": "9"}}),
+    Question(
+        part="ports",
+        other={"containers": [container(ports=[port(80)])]},
+        objects=[pod("server", node_name="n0", containers=[container(ports=[port(80)])])],
+    ),
+    Question(
+        part="backed_resources",
+        one={"requests": {"example.com/gpu": "0"}},
+        other={"requests": {"example.com/gpu": "1"}},
+        objects=[
+            msgspec.structs.replace(
+                device_class("backed"),
+                spec=msgspec.structs.replace(
+                    device_class("backed").spec, extended_resource_name="example.com/gpu"
+                ),
+            )
+        ],
+    ),
+    Question(part="repelled_from", other={"labels": {"app": "loud"}}, objects=[repelling()]),
+    Question(part="node_name", one={"node_name": "n0"}, other={"node_name": "n1"}, objects=[]),
+    Question(
+        part="scoring_requests",
+        one={"requests": {"cpu": "1"}},
+        other={"requests": {"cpu": "3", "memory": "1Gi"}},
+        objects=[pod("busy", node_name="n0", requests={"cpu": "2"})],
+    ),
+]
+
+
+def wrong_for_pods(case: Question) -> list[str]:
+    nodes = [
+        node_object(
+            f"n{number}",
+            labels={"zone": f"z{number}"},
+            allocatable={"cpu": "4", "memory": "8Gi", "pods": "9"},
+        )
+        for number in (0, 1)
+    ]
+    world = World(device_class(), *nodes, *case.objects)
+    pods = []
+    for number, fields in enumerate((case.one, case.other)):
+        claims = case.claims[number]
+        world.put(*claims)
+        pods.append(pod(f"p{number}", claims=[c.metadata.name for c in claims], **fields))
+    return disagreements(environment(), world, pods)
+
+
+def parts_but(left_out: Sequence[str]) -> Callable[[CycleState], dict[str, Any]]:
+    whole = questions_module.question_parts
+
+    def parts(state: CycleState) -> dict[str, Any]:
+        return {name: part for name, part in whole(state).items() if name not in left_out}
+
+    return parts
+
+
+# What a pod requests is in two parts; scores read one, predicates the other.
+TOGETHER = {
+    "requests": ("requests", "scoring_requests"),
+    "scoring_requests": ("requests", "scoring_requests"),
+    "backed_resources": ("backed_resources", "requests"),
+}
+
+
+@pytest.mark.parametrize("case", QUESTIONS, ids=lambda case: case.part)
+def test_pods_that_differ_in_one_thing_ask_different_questions(
+    case: Question, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert wrong_for_pods(case) == []
+
+    left_out = TOGETHER.get(case.part, (case.part,))
+    monkeypatch.setattr(questions_module, "question_parts", parts_but(left_out))
+    assert wrong_for_pods(case) != []
+
+
+def test_every_part_of_a_question_has_its_case() -> None:
+    world = World(device_class(), node_object("n0"))
+    state = Engine(environment()).pre_filter(pod(), world.cache)
+    assert isinstance(state, CycleState)
+
+    assert {case.part for case in QUESTIONS} == set(questions_module.question_parts(state))
