@@ -116,7 +116,9 @@ class _Table:
 
     def show(self) -> bool:
         """Print the table; False when something was too rare."""
-        total = max(sum(self.outcomes.values()), 1)
+        total = sum(self.outcomes.values())
+        if not total:
+            return True
         rare = []
         for title, counter in (
             ("outcome", self.outcomes), ("implementation", self.implementations), ("feature", self.features),
