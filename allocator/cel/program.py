@@ -27,7 +27,7 @@ _SCALARS: Final = frozenset(
 
 
 class Program:
-    """A compiled expression. Immutable, and may be used from several threads.
+    """A compiled expression. Immutable but for a note, and may be used from several threads.
 
     Attributes:
         expression: its text.
@@ -36,7 +36,7 @@ class Program:
             (`DeviceValues.error`) makes it fail whatever it reads.
     """
 
-    __slots__ = ("_cheap", "_counted", "_fast", "ast", "expression", "reads")
+    __slots__ = ("_cheap", "_counted", "_fast", "_is_new", "ast", "expression", "reads")
 
     def __init__(self, ast: Ast) -> None:
         self.expression = ast.source
@@ -46,13 +46,14 @@ class Program:
         self._cheap = cost_bound(ast.root) <= LIMIT
         self._fast = _closures(ast, counting=not self._cheap)
         self._counted: _Closures | None = None if self._cheap else self._fast
+        self._is_new = True  # making it took time that nobody has looked at
 
     def evaluate(self, device: DeviceValues, *, deadline: Callable[[], bool] | None = None) -> bool:
         """Whether the device matches.
 
         Args:
             device: the device.
-            deadline: answers whether time is up; asked in loops.
+            deadline: answers whether time is up; asked before the first evaluation, and in loops.
 
         Raises:
             CelRuntimeError: it fails on this device, its result is no bool, or it costs too much.
@@ -79,6 +80,10 @@ class Program:
         if device.error is not None:
             raise CelRuntimeError(device.error)
         try:
+            if self._is_new and deadline is not None:
+                self._is_new = False
+                if deadline():
+                    raise Stopped("operation interrupted")
             if not self._cheap or device.oversized:
                 return _metered(self._counting(), device, Meter(LIMIT, deadline))
             fast = self._fast

@@ -104,8 +104,6 @@ MUTATIONS = (
     Mutation("gate of admin access ignored", "requests.py", "and not self._features.admin_access\n", "and spec is None\n"),
     Mutation("gate of list attributes ignored", "requests.py",
              "lists = self._experimental and self._features.list_type_attributes", "lists = self._experimental"),
-    Mutation("gate of consumable capacity ignored by requests", "requests.py",
-             "        if not self._features.consumable_capacity:\n            capacity = None\n", ""),
     Mutation("gate of fractional ranges ignored", "search.py", "self._fractional = features.fractional_capacity_range",
              "self._fractional = True"),
     Mutation("gate of fractional ranges never open", "search.py", "self._fractional = features.fractional_capacity_range",

@@ -166,6 +166,13 @@ def test_a_deadline_ends_a_loop():
     assert program.evaluate(device(), deadline=lambda: False) is True
 
 
+def test_a_deadline_is_asked_once_after_compiling():
+    program = compile_selector("true")
+    with pytest.raises(CelRuntimeError, match="operation interrupted"):
+        program.evaluate(device(), deadline=lambda: True)
+    assert program.evaluate(device(), deadline=lambda: True) is True
+
+
 def test_the_cost_of_an_evaluation_is_upstreams():
     assert compile_selector(f'{A}.model == "A100"').cost(device()) == 5
     assert compile_selector(f'{C}.memory.compareTo(quantity("80Gi")) >= 0').cost(device()) == 7
