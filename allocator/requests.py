@@ -397,8 +397,23 @@ class _Preparation:
         )
 
 
+_MOST_TEXT: Final = 4096
+
+
 def reads_of(prepared: PreparedClaims) -> frozenset[Read] | None:
-    """What the search for some claims may read of a device's attributes; None if that may be anything."""
+    """What the search for some claims may read of a device's attributes; None if that may be anything.
+
+    Of very long selectors nobody asks: to know it they have to be compiled, all at once, with no deadline to ask.
+    """
+    texts = {
+        text or ""
+        for claim in prepared.claims
+        for request in claim.requests
+        for alternative in request.alternatives
+        for text in (*alternative.expressions, *alternative.derived.values())
+    }
+    if sum(map(len, texts)) > _MOST_TEXT:
+        return None
     found: set[Read] = set()
     for claim in prepared.claims:
         for constraint in claim.constraints:

@@ -2,7 +2,9 @@
 
 import pytest
 
-from allocator import ReasonKind
+from allocator import Features, ReasonKind
+from allocator.cel import Compiler, Program, Read
+from allocator.requests import prepare_claims, reads_of
 from tests.allocator.support import ask, depends_on_node, kind, message, names
 from tests.builders import (
     NIC_DRIVER,
@@ -172,3 +174,29 @@ def test_tenants_cannot_fill_a_slices_memory_with_expressions() -> None:
     (prepared,) = cluster.slices
 
     assert len(prepared.memo["facts"].rows) <= 128
+
+
+class Watched(Compiler):
+    """Counts what is compiled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    def selector(self, expression: str) -> Program:
+        self.asked += 1
+        return super().selector(expression)
+
+
+@pytest.mark.parametrize(
+    ("length", "reads", "asked"),
+    [(100, frozenset({Read("attribute", "gpu.example.com", "model")}), 1), (5000, None, 0)],
+)
+def test_very_long_selectors_are_not_compiled_to_know_what_they_read(length, reads, asked) -> None:
+    wanted = claim("c", request("r", f"{ODD} || '{'x' * length}' == ''"))
+    world = snapshot(resource_slice("s", device("a", model="A100")))
+    cel = Watched()
+
+    assert reads_of(prepare_claims([wanted], world.classes, Features(), cel)) == reads
+    assert cel.asked == asked
+    assert names(ask(world, wanted)) == ["a"]
