@@ -6,17 +6,29 @@ Invariant: what comes out has the shape of v1, and a claim carries its own copy 
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from allocator.model.claims import AllocationResult, ResourceClaim, ResourceClaimTemplate
 from allocator.model.devices import DeviceClass, DeviceTaintRule, ResourceSlice
 from allocator.model.hooks import dec_hook, enc_hook
+from allocator.quantity import Quantity
 from scheduler.api.convert import UnknownVersionError, to_v1
 from scheduler.api.numbers import decode_tree, encode_tree
 from scheduler.api.walk import FieldError, conform
-from scheduler.model import ClaimRecord, Kind, NodeObject, Pod, PodSpec, PodStatus, Watched
+from scheduler.model import (
+    ClaimRecord,
+    Container,
+    Kind,
+    NodeObject,
+    Pod,
+    PodSpec,
+    PodStatus,
+    Watched,
+)
 
 TYPES: Final[dict[str, type[msgspec.Struct]]] = {
     Kind.NODE: NodeObject,
@@ -32,6 +44,8 @@ _HOLD_RAW: Final = frozenset({"ResourceClaim", "ResourceClaimTemplate", "DeviceC
 _CLAIM: Final = "ResourceClaim"
 # An object of these versions has another shape, or another name for the same one.
 _OLD_VERSION: Final = (b"resource.k8s.io/v1beta", b"resource.k8s.io/v1alpha")
+
+_QUANTITIES: Final = 4_096  # texts of quantities that are remembered
 
 # Python has no limit for whole numbers, the API has: such a one takes the slow way, which checks.
 _HUGE_NUMBER: Final = re.compile(rb"[:\[,]-?[0-9]{19}")
@@ -123,8 +137,18 @@ class Event:
     status: WatchStatus | None = None
 
 
+_parse_quantity: Final = lru_cache(_QUANTITIES)(Quantity.parse)
+
+
+def _dec_hook(type_: type, obj: Any) -> Any:
+    """As `dec_hook`; quantities are immutable and few of them differ, so equal texts become one object."""
+    if type_ is Quantity and isinstance(obj, str):
+        return _parse_quantity(obj)
+    return dec_hook(type_, obj)
+
+
 _DECODERS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
-    kind: msgspec.json.Decoder(type_, dec_hook=dec_hook) for kind, type_ in TYPES.items()
+    kind: msgspec.json.Decoder(type_, dec_hook=_dec_hook) for kind, type_ in TYPES.items()
 }
 _PAGE: Final = msgspec.json.Decoder(_Page)
 _WATCH_LINE: Final = msgspec.json.Decoder(_WatchLine)
@@ -254,8 +278,13 @@ class PageDecoder:
     Items carry no `apiVersion` of their own: the list's counts. An object that cannot be read does not stop the page.
     """
 
-    def __init__(self, kind: Kind, body: bytes) -> None:
+    def __init__(self, kind: Kind, body: bytes, *, is_whole: bool = False) -> None:
         """Look at the list; its items are only told apart.
+
+        Args:
+            kind: of the items.
+            body: JSON.
+            is_whole: keep all that is decoded of an object, also what the cache is never asked for.
 
         Raises:
             DecodeError: the body is no list.
@@ -265,6 +294,7 @@ class PageDecoder:
         except (msgspec.DecodeError, RecursionError) as error:
             raise DecodeError(f"{kind}List", "", str(error)) from None
         self._kind = kind
+        self._is_whole = is_whole
         self._meta = page.metadata
         self._left = iter(page.items or ())
         is_old = page.api_version.encode().startswith(_OLD_VERSION)
@@ -308,36 +338,62 @@ class PageDecoder:
             decoded = _DECODERS[kind].decode(raw)
         except (msgspec.DecodeError, ValueError, RecursionError):
             decoded = _decode_slowly(kind, bytes(raw))
-        return _slim(cast("Watched", decoded))
+        item = cast("Watched", decoded)
+        return item if self._is_whole else _without_unread(item)
 
 
 def decode_list(kind: Kind, body: bytes) -> Page:
-    """Decode one page of a list at once.
+    """Decode one page of a list at once, with all that is decoded of its objects.
 
     Raises:
         DecodeError: the body is no list.
     """
-    return PageDecoder(kind, body).page()
+    return PageDecoder(kind, body, is_whole=True).page()
 
 
-def _slim(item: Watched) -> Watched:
-    """A pod that has ended without what nobody asks of it any more: clusters keep thousands of them."""
-    if not isinstance(item, Pod) or not item.is_terminal:
+def _without_unread(item: Watched) -> Watched:
+    """An object without what the cache is never asked for.
+
+    Clusters have tens of thousands of pods that run or have ended. Those that run count for what they request, and can
+    repel others; those that have ended only hold claims until they are gone.
+    """
+    if isinstance(item, NodeObject | Pod) and item.metadata.annotations is not None:
+        item = replace(item, metadata=replace(item.metadata, annotations=None))
+    if not isinstance(item, Pod):
         return item
     spec, status = item.spec, item.status
-    return Pod(
-        metadata=item.metadata,
-        spec=PodSpec(
-            node_name=spec.node_name,
-            scheduler_name=spec.scheduler_name,
-            resource_claims=spec.resource_claims,
-        ),
-        status=PodStatus(
-            phase=status.phase,
-            resource_claim_statuses=status.resource_claim_statuses,
-            extended_resource_claim_status=status.extended_resource_claim_status,
-        ),
+    if item.is_terminal:
+        return Pod(
+            metadata=item.metadata,
+            spec=PodSpec(
+                node_name=spec.node_name,
+                scheduler_name=spec.scheduler_name,
+                resource_claims=spec.resource_claims,
+            ),
+            status=PodStatus(
+                phase=status.phase,
+                resource_claim_statuses=status.resource_claim_statuses,
+                extended_resource_claim_status=status.extended_resource_claim_status,
+            ),
+        )
+    if not spec.node_name:
+        return item
+    placed = replace(
+        spec,
+        node_selector=None,
+        tolerations=None,
+        topology_spread_constraints=None,
+        volumes=None,
+        containers=_without_mounts(spec.containers),
+        init_containers=_without_mounts(spec.init_containers),
     )
+    return replace(item, spec=placed, status=replace(status, conditions=None))
+
+
+def _without_mounts(containers: tuple[Container, ...] | None) -> tuple[Container, ...] | None:
+    if containers is None or all(each.volume_mounts is None for each in containers):
+        return containers
+    return tuple(replace(each, volume_mounts=None) for each in containers)
 
 
 def _decode_item(kind: Kind, raw: bytes, api_version: str) -> Watched:
@@ -353,7 +409,7 @@ def _decode_item(kind: Kind, raw: bytes, api_version: str) -> Watched:
 
 
 def decode_event(kind: Kind, line: bytes) -> Event:
-    """Decode one line of a watch.
+    """Decode one line of a watch, without what the cache is never asked for.
 
     Raises:
         DecodeError: the line or its object cannot be read.
@@ -367,7 +423,7 @@ def decode_event(kind: Kind, line: bytes) -> Event:
             return Event(outer.type, resource_version=_resource_version(header.metadata))
     except (msgspec.DecodeError, RecursionError) as error:
         raise DecodeError(f"watch of {kind}", "", str(error)) from None
-    decoded = _slim(cast("Watched", decode(kind, bytes(outer.object))))
+    decoded = _without_unread(cast("Watched", decode(kind, bytes(outer.object))))
     metadata = decoded.claim.metadata if isinstance(decoded, ClaimRecord) else decoded.metadata
     return Event(outer.type, decoded, metadata.resource_version)
 

@@ -8,6 +8,7 @@ import pytest
 from allocator.quantity import Quantity
 from scheduler.api import decode as module
 from scheduler.api.decode import DecodeError, without_managed_fields
+from scheduler.framework.resources import assigned_pod_requests, host_ports
 from scheduler.model import Kind, NodeObject, Pod
 
 # What comes out depends on the kind; here each test knows which.
@@ -15,6 +16,7 @@ decode: Any = module.decode
 decode_tree_object: Any = module.decode_tree_object
 decode_list: Any = module.decode_list
 decode_event: Any = module.decode_event
+page_decoder: Any = module.PageDecoder
 allocation_tree: Any = module.allocation_tree
 
 
@@ -188,31 +190,83 @@ def test_claims_of_a_page_own_their_bytes():
     assert all(type(item.raw) is bytes and len(item.raw) < len(body) // 2 for item in page.items)
 
 
-def pod_object(phase: str) -> dict[str, Any]:
+def pod_object(phase: str, node: str) -> dict[str, Any]:
     return {
-        "metadata": {"name": "p", "namespace": "ns", "uid": "u", "resourceVersion": "7"},
+        "metadata": {
+            "name": "p",
+            "namespace": "ns",
+            "uid": "u",
+            "resourceVersion": "7",
+            "labels": {"a": "b"},
+            "annotations": {"long": "text"},
+        },
         "spec": {
-            "nodeName": "n1",
+            "nodeName": node,
             "schedulerName": "s",
-            "containers": [{"name": "main", "image": "i"}],
+            "priority": 5,
+            "containers": [
+                {
+                    "name": "main",
+                    "resources": {"requests": {"cpu": "1"}},
+                    "ports": [{"containerPort": 80, "hostPort": 80}],
+                    "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+                }
+            ],
             "volumes": [{"name": "v", "emptyDir": {}}],
+            "tolerations": [{"operator": "Exists"}],
+            "nodeSelector": {"a": "b"},
+            "affinity": {"podAntiAffinity": {"x": []}},
             "resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}],
         },
-        "status": {"phase": phase, "containerStatuses": [{"name": "main"}]},
+        "status": {
+            "phase": phase,
+            "conditions": [{"type": "PodScheduled", "status": "True"}],
+            "containerStatuses": [{"name": "main", "allocatedResources": {"cpu": "2"}}],
+        },
     }
 
 
-@pytest.mark.parametrize(("phase", "is_whole"), [("Running", True), ("Failed", False)])
-def test_a_pod_that_has_ended_is_kept_small(phase, is_whole):
-    listed = raw({"metadata": {}, "items": [pod_object(phase)]})
-    event = decode_event(Kind.POD, raw({"type": "ADDED", "object": pod_object(phase)}))
-    for decoded in (*decode_list(Kind.POD, listed).items, event.object):
-        assert decoded.is_terminal is not is_whole
-        assert (decoded.key, decoded.spec.node_name) == ("ns/p", "n1")
-        assert decoded.spec.resource_claims[0].resource_claim_name == "c"
-        assert bool(decoded.spec.containers) is is_whole
-        assert bool(decoded.spec.volumes) is is_whole
-        assert bool(decoded.status.container_statuses) is is_whole
+def as_cached(pod: dict[str, Any]) -> list[Any]:
+    """What reflectors make of it, listed and watched."""
+    listed = page_decoder(Kind.POD, raw({"metadata": {}, "items": [pod]})).page()
+    return [*listed.items, decode_event(Kind.POD, raw({"type": "ADDED", "object": pod})).object]
+
+
+@pytest.mark.parametrize(
+    ("phase", "node"), [("Pending", ""), ("Running", "n1"), ("Pending", "n1"), ("Failed", "n1")]
+)
+def test_pods_are_kept_without_what_nobody_asks_of_them(phase, node):
+    body = raw({"metadata": {}, "items": [pod_object(phase, node)]})
+    (whole,) = decode_list(Kind.POD, body).items
+    for cached in as_cached(pod_object(phase, node)):
+        assert cached.metadata.annotations is None
+        assert cached.metadata.labels == {"a": "b"}
+        assert (cached.key, cached.is_terminal) == (whole.key, whole.is_terminal)
+        assert cached.spec.node_name == node
+        assert cached.spec.resource_claims == whole.spec.resource_claims
+        if phase == "Failed":
+            assert cached.spec.containers is cached.status.container_statuses is None
+            continue
+        assert assigned_pod_requests(cached) == assigned_pod_requests(whole)
+        assert host_ports(cached) == host_ports(whole)
+        assert cached.spec.affinity == whole.spec.affinity
+        is_waiting = not node
+        assert (cached.spec == whole.spec) is is_waiting
+        assert bool(cached.spec.volumes) is is_waiting
+        assert bool(cached.spec.tolerations) is is_waiting
+        assert bool(cached.status.conditions) is is_waiting
+
+
+def test_nodes_are_kept_without_annotations():
+    node = {"metadata": {"name": "n", "labels": {"a": "b"}, "annotations": {"long": "text"}}}
+    (cached,) = page_decoder(Kind.NODE, raw({"metadata": {}, "items": [node]})).page().items
+    assert (cached.metadata.labels, cached.metadata.annotations) == ({"a": "b"}, None)
+
+
+def test_equal_quantities_are_one_object():
+    first, second = (as_cached(pod_object("Running", "n1"))[0] for _ in range(2))
+    one, other = (each.spec.containers[0].resources.requests["cpu"] for each in (first, second))
+    assert one is other
 
 
 def test_a_page_decoded_in_steps_is_the_same_page():
@@ -220,7 +274,7 @@ def test_a_page_decoded_in_steps_is_the_same_page():
     items = [claim_object(), bad, *[claim_object()] * 5]
     body = raw({"metadata": {"resourceVersion": "9"}, "items": items})
     size = len(raw(claim_object()))
-    decoder = module.PageDecoder(Kind.RESOURCE_CLAIM, body)
+    decoder = page_decoder(Kind.RESOURCE_CLAIM, body)
     steps = 1
     while decoder.step(2 * size - 1):
         steps += 1
