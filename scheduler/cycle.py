@@ -310,7 +310,8 @@ def score_nodes(state: CycleState, verdicts: Mapping[str, NodeVerdict]) -> dict[
 def scaled(raw: Mapping[str, RawScores], mode: Mode) -> dict[str, int]:
     """Weighted sums of raw scores, 0-100."""
     whole = 1 if mode is Mode.EXTENDER else sum(_WEIGHTS)
-    weighed = {scores: score // whole for scores, score in weigh(raw.values(), mode).items()}
+    different = set(raw.values())
+    weighed = {scores: score // whole for scores, score in weigh(different, mode).items()}
     return {name: weighed[scores] for name, scores in raw.items()}
 
 

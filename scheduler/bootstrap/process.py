@@ -53,6 +53,7 @@ from scheduler.web.server import (
 
 _log: Final = logging.getLogger(__name__)
 
+_NOT_SYNCED: Final = "caches are not synced"
 LAG_SECONDS: Final = 3.0  # until endpoints have noticed that we are not ready
 DRAIN_SECONDS: Final = 15.0
 SILENCE_SECONDS: Final = 90.0
@@ -154,6 +155,7 @@ class Process:
         self.core = core
         self.mode = mode
         self._stop = stop
+        self._is_warm = asyncio.Event()  # all is read, and prepared for the first question
         self._stopping = False  # not ready any more
         self._refusing = False  # no new work
         self._active = False  # leading, and done with what a takeover needs
@@ -180,17 +182,17 @@ class Process:
         if self._stopping:
             return ["shutting down"]
         problems = self.core.reflectors.problems()
-        if not self.core.reflectors.synced.is_set():
-            return problems or ["caches are not synced"]
+        if not self._is_warm.is_set():
+            return problems or [_NOT_SYNCED]
         if self.core.reflectors.silence_seconds() > SILENCE_SECONDS:
             problems.append("a watch has been silent for too long")
         return problems
 
     def started(self) -> list[str]:
         """What the first sync waits for."""
-        if self.core.reflectors.synced.is_set():
+        if self._is_warm.is_set():
             return []
-        return self.core.reflectors.problems() or ["caches are not synced"]
+        return self.core.reflectors.problems() or [_NOT_SYNCED]
 
     def unavailable(self) -> Reason | None:
         """Why webhooks cannot be answered now."""
@@ -261,10 +263,14 @@ class Process:
         self._critical[name] = asyncio.create_task(work, name=name)
 
     async def _announce(self) -> None:
-        await self.core.reflectors.synced.wait()
-        _log.info(
-            "ready", extra={"mode": self.mode.value, "address": self.core.settings.bind_address}
-        )
+        core = self.core
+        await core.reflectors.synced.wait()
+        if self.mode is Mode.EXTENDER:  # it will be asked about all nodes at once
+            core.engine.follow(core.cache)
+            for _ in core.engine.warm(core.cache.snapshot()):
+                await asyncio.sleep(0)
+        self._is_warm.set()
+        _log.info("ready", extra={"mode": self.mode.value, "address": core.settings.bind_address})
 
     async def _serve(self) -> None:
         core, settings = self.core, self.core.settings

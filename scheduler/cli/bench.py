@@ -5,8 +5,8 @@
     {"python": "3.11.7",
      "cluster": {"source": "synthetic" | "manifests", "nodes": 500, "devices": 4000, "pods": 1000},
      "startup": {"seconds": 0.2, "decodeSeconds": 0.1, "indexSeconds": 0.1, "objects": 3001},
-     "filter": {"nodes": 500, "firstMs": 40.1, "againMs": {"p50": 0.6, "p99": 0.9, "worst": 1.0}, "calls": 100,
-                "lookups": 50500, "searches": 600, "fromMemory": 49900} | null,
+     "filter": {"nodes": 500, "viewsMs": 60.2, "firstMs": 4.1, "againMs": {"p50": 0.6, "p99": 0.9, "worst": 1.0},
+                "calls": 100, "lookups": 50500, "searches": 600, "fromMemory": 49900} | null,
      "decisions": {"pods": 1000, "placed": 1000, "refused": 0, "failed": 0, "perSecond": 2500.0,
                    "ms": {"p50": 0.3, "p99": 0.9, "worst": 30.0},
                    "lookups": 100000, "searches": 1100, "fromMemory": 98900},
@@ -267,7 +267,8 @@ def _rows(figures: "Figures") -> Iterator[tuple[str, str]]:
     if filtered is not None:
         yield (
             "filter, first question",
-            f"{filtered.first_ms:.1f} ms for {filtered.nodes:,} nodes",
+            f"{filtered.first_ms:.1f} ms for {filtered.nodes:,} nodes"
+            f" (their views, made at the start, {filtered.views_ms:.0f} ms)",
         )
         yield "filter, one node changed", f"{_text(filtered.again)}, {filtered.calls} calls"
         yield "  answers", _answers(filtered.work)

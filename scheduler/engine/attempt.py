@@ -43,7 +43,7 @@ class Attempt:
         # What is found is about the unallocated claims alone, for all pods that ask.
         self._state = replace(state, allocated=()) if state.allocated else state
         self._views = views
-        self._shared = views.shared(state.snapshot.devices)
+        self._shared = views.catch_up(state.snapshot)
         self.are_kept = self.question.catch_up(state.snapshot, self._shared)
 
     def answer(self, node: NodeInfo) -> Answer:

@@ -114,7 +114,7 @@ class Engine:
         devices = snapshot.devices
         for number, node in enumerate(list(snapshot.nodes.values())):
             try:
-                self._views.of(node.for_allocator, devices, self._views.shared(devices))
+                self._views.of(node.for_allocator, devices, self._views.catch_up(snapshot))
             except NodeSelectorError:
                 continue  # who asks is told
             if number % _WARM_NODES == 0:
@@ -231,10 +231,17 @@ class Engine:
     def scores(self, state: CycleState, names: Iterable[str]) -> dict[str, int]:
         """As `cycle.score_nodes`, for those of some nodes that fit."""
         attempt = Attempt(state, self._views)
-        nodes = state.snapshot.nodes
+        question, nodes = attempt.question, state.snapshot.nodes
+        is_short = attempt.are_kept and not state.allocated
+        fits, stale, answers = question.fitting, question.stale, question.answers
         raw: dict[str, RawScores] = {}
         try:
             for name in names:
+                if is_short and name in fits and name not in stale:
+                    scores = answers[name].scores
+                    if scores is not None:
+                        raw[name] = scores
+                        continue
                 node = nodes.get(name)
                 if node is None:
                     continue
@@ -245,7 +252,7 @@ class Engine:
                     raw[name] = _raw_scores(state, node, told)
         finally:
             self._account(attempt, state)
-        attempt.question.end_attempt()
+        question.end_attempt()
         return cycle.scaled(raw, self.environment.mode)
 
     def decide(

@@ -15,6 +15,8 @@ from allocator.model.nodes import Node
 from allocator.pools import Pool, PoolRules, gather_pools
 from allocator.snapshot import PoolUsage, PreparedSlice, Snapshot
 from allocator.view import NodeView, UsageKeys, usage_of, view_of
+from scheduler.engine.seen import OLDER, Seen
+from scheduler.model import ClusterSnapshot
 
 _SPARE_VIEWS: Final = 64  # of nodes that are gone, before they are looked for
 
@@ -95,6 +97,9 @@ class NodeViews:
         self._views: dict[str, _Kept] = {}
         self._shared: SharedParts | None = None
         self._shared_of: Snapshot | None = None
+        self._seen = Seen()
+        self._stale: set[str] = set()
+        self._are_kept = False
 
     def __len__(self) -> int:
         return len(self._views)
@@ -111,13 +116,41 @@ class NodeViews:
             self._shared_of = devices
         return self._shared
 
+    def catch_up(self, snapshot: ClusterSnapshot) -> SharedParts:
+        """Learn which views may be old by now.
+
+        Returns:
+            What any node may read of the snapshot.
+        """
+        shared = self.shared(snapshot.devices)
+        changed = self._seen.catch_up(snapshot, shared)
+        self._are_kept = changed is not OLDER
+        if changed is None:
+            self._stale = set(self._views)
+        elif changed:
+            self._stale |= changed
+        return shared
+
     def of(self, node: Node, devices: Snapshot, shared: SharedParts) -> NodeView:
-        """The view of a node; the same object while nothing that it shows changes.
+        """The view of a node in the snapshot that was caught up with last; the same object while what it shows does not change.
 
         Raises:
             NodeSelectorError: a slice that the node must look at has a selector that cannot be parsed.
         """
-        kept = self._views.get(node.name)
+        name = node.name
+        kept = self._views.get(name)
+        if kept is not None and self._are_kept and name not in self._stale:
+            return kept.view
+        view = self._looked_at(kept, node, devices, shared)
+        if self._are_kept:
+            self._stale.discard(name)
+        else:
+            self._stale.add(name)
+        return view
+
+    def _looked_at(
+        self, kept: _Kept | None, node: Node, devices: Snapshot, shared: SharedParts
+    ) -> NodeView:
         local = devices.slices.local(node.name)
         if kept is None or not self._is_structure(kept, node, local, shared, devices):
             return self._derived(node, devices, local, shared)
@@ -174,4 +207,5 @@ class NodeViews:
         if len(self._views) <= len(nodes) + _SPARE_VIEWS:
             return
         self._views = {name: kept for name, kept in self._views.items() if name in nodes}
+        self._stale &= self._views.keys()
         self._usage_keys.keep(pool.id for kept in self._views.values() for pool in kept.view.pools)

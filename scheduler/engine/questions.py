@@ -20,9 +20,10 @@ from allocator.requests import reads_of
 from allocator.result import NewShareID
 from allocator.view import NodeView, Reads, ViewKey
 from scheduler.engine.answers import Answer, Found, Told
+from scheduler.engine.seen import OLDER, Seen
 from scheduler.framework.cycle_state import CycleState, NodeVerdict
 from scheduler.framework.status import SUCCESS, Status
-from scheduler.model import Changes, ClusterSnapshot
+from scheduler.model import ClusterSnapshot
 
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=enc_hook, order="deterministic")
 
@@ -157,10 +158,7 @@ class Question:
     """
 
     __slots__ = (
-        "_changes",
-        "_revision",
-        "_shared",
-        "_snapshot",
+        "_seen",
         "answers",
         "classes",
         "ending",
@@ -194,10 +192,7 @@ class Question:
         self.timed_out: set[str] = set()
         self.failure: Failure | None = None
         self.weight = 1
-        self._revision = -1
-        self._changes: Changes | None = None
-        self._shared: object = None
-        self._snapshot: ClusterSnapshot | None = None  # where there is no log of changes
+        self._seen = Seen()
 
     def catch_up(self, snapshot: ClusterSnapshot, shared: object) -> bool:
         """Learn which answers may be old by now.
@@ -209,23 +204,14 @@ class Question:
         Returns:
             Whether `answers` but for `stale` are those of the snapshot. False: it is older than the answers.
         """
-        is_known = snapshot.changes is not None and snapshot.changes is self._changes
-        if is_known and snapshot.revision < self._revision:
+        changed = self._seen.catch_up(snapshot, shared)
+        if changed is OLDER:
             return False
-        changed: frozenset[str] | None = None
-        if snapshot is self._snapshot:
-            changed = frozenset()
-        elif is_known and shared is self._shared and snapshot.changes is not None:
-            changed = snapshot.changes.since(self._revision)
         if changed is None:
             self._forget_nodes_not_in(snapshot)
             self.stale = set(snapshot.nodes)
         elif changed:
             self.stale |= changed
-        self._revision = snapshot.revision
-        self._changes = snapshot.changes
-        self._shared = shared
-        self._snapshot = snapshot if snapshot.changes is None else None
         return True
 
     def _forget_nodes_not_in(self, snapshot: ClusterSnapshot) -> None:

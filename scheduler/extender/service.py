@@ -299,9 +299,11 @@ class ExtenderService:
         scores = await self._up_to_date(args.pod, names, score)
         if isinstance(scores, Status):
             scores = {}
-        return {
-            name: min(MAX_SCORE, max(0, round(scores.get(name, 0) / MAX_SCORE))) for name in names
+        # There are few different scores, and many nodes.
+        small = {
+            each: min(MAX_SCORE, max(0, round(each / MAX_SCORE))) for each in {0, *scores.values()}
         }
+        return {name: small[scores.get(name, 0)] for name in names}
 
     async def preempt(self, args: PreemptArgs) -> dict[str, dict[str, Any]]:
         """Keep the nodes whose devices fit as things are: evicting the victims frees none of theirs.

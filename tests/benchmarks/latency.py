@@ -58,10 +58,14 @@ async def filter_latency(repetitions: int) -> list[Row]:
 async def _measure() -> tuple[float, list[float]]:
     cluster = BigCluster(NODES)
     clock = SystemClock()
+    engine = Engine(environment(Mode.EXTENDER))
+    engine.follow(cluster.cache)
+    for _ in engine.warm(cluster.cache.snapshot()):  # as the process does before it is ready
+        pass
     service = ExtenderService(
         cache=cluster.cache,
         binder=_NoBinds(),  # type: ignore[arg-type]  # nothing is bound here
-        engine=Engine(environment(Mode.EXTENDER)),
+        engine=engine,
         clock=clock,
         wakeup=None,
     )

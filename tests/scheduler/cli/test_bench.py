@@ -48,7 +48,7 @@ def test_the_documented_shape(command):
     }
     assert tree["cluster"] == {"source": "synthetic", "nodes": 3, "devices": 6, "pods": 4}
     assert set(tree["startup"]) == {"seconds", "decodeSeconds", "indexSeconds", "objects"}
-    assert set(tree["filter"]) == {"nodes", "firstMs", "againMs", "calls", *WORK}
+    assert set(tree["filter"]) == {"nodes", "viewsMs", "firstMs", "againMs", "calls", *WORK}
     assert set(tree["filter"]["againMs"]) == TIMES
     assert set(tree["decisions"]) == {
         "pods",
