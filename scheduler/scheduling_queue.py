@@ -16,7 +16,7 @@ Source: pkg/scheduler/backend/queue; scheduler-and-claims 7.7.
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -32,6 +32,7 @@ CLAIM_PATIENCE_SECONDS: Final = (
 )
 MAX_EVENTS: Final = 4096
 MAX_PODS: Final = 100_000
+WOKEN_AT_ONCE: Final = 256  # pods looked at for one event before others may run: about 4 ms
 
 
 class Place(StrEnum):
@@ -98,7 +99,10 @@ class _Logged:
 
 
 class SchedulingQueue:
-    """The queue. Methods never await and cost O(log n), events O(pods that they may help)."""
+    """The queue. Methods never await and cost O(log n).
+
+    An event costs O(pods that it may help), but not at once: `pop` goes on with them portion by portion.
+    """
 
     def __init__(
         self,
@@ -129,6 +133,8 @@ class SchedulingQueue:
         # Pods that are gated only by claims to come, and of those whose claims have names: claim key -> uid -> pod.
         self._awaiting: dict[str, QueuedPod] = {}
         self._awaited: dict[str, dict[str, QueuedPod]] = {}
+        # Pods that an event may help and that it has not been looked at for yet: pod, its ticket then, event.
+        self._waking: deque[tuple[QueuedPod, int, _Logged]] = deque()
         self._in_flight: dict[str, QueuedPod] = {}
         self._log: deque[_Logged] = deque()
         self._log_start = 0
@@ -216,6 +222,7 @@ class SchedulingQueue:
 
     def pop(self, now: float) -> QueuedPod | None:
         """The next pod to try: highest priority first, then the one that waits longest. It is in flight from here on."""
+        self._wake_some(now)
         self._end_backoffs(now)
         while self._active:
             _, _, ticket, uid = heapq.heappop(self._active)
@@ -307,14 +314,15 @@ class SchedulingQueue:
         return None
 
     def has_active(self, now: float) -> bool:
-        """Whether `pop` would find a pod."""
+        """Whether `pop` would find a pod, now or when more pods have been woken."""
+        self._wake_some(now)
         self._end_backoffs(now)
         while self._active:
             queued = self._pods.get(self._active[0][3])
             if queued is not None and queued.ticket == self._active[0][2]:
                 return True
             heapq.heappop(self._active)
-        return False
+        return bool(self._waking)
 
     def _record(self, logged: _Logged, now: float) -> None:
         if self._in_flight:
@@ -325,21 +333,32 @@ class SchedulingQueue:
         for queued in list(self._awaited.get(logged.claim, {}).values()):
             if not self._awaits_claims(queued.pod):
                 self._activate(queued)
-        concerned: Collection[QueuedPod]
-        if logged.pod_uid:
-            own = self._unschedulable.get(logged.pod_uid)
-            concerned = () if own is None else (own,)
-        elif logged.events is Event.CLAIM_CHANGED:
-            concerned = list(self._by_claim.get(logged.claim, {}).values())
-        else:
-            concerned = [
-                queued
-                for wanted, pods in self._by_wanted.items()
-                if logged.events & wanted
-                for queued in pods.values()
-            ]
-        for queued in concerned:
-            if self._helps(queued, logged):
+        if logged.pod_uid or logged.events is Event.CLAIM_CHANGED:
+            for queued in self._concerned(logged):
+                if self._helps(queued, logged):
+                    self._wake(queued, now)
+            return
+        for wanted, pods in self._by_wanted.items():
+            if logged.events & wanted:
+                self._waking.extend((queued, queued.ticket, logged) for queued in pods.values())
+        self._wake_some(now)
+        while (
+            len(self._waking) > 2 * len(self._pods) + WOKEN_AT_ONCE
+        ):  # events come faster than that
+            self._wake_some(now)
+
+    def _concerned(self, logged: _Logged) -> list[QueuedPod]:
+        """The waiting pods that an event is about."""
+        if not logged.pod_uid:
+            return list(self._by_claim.get(logged.claim, {}).values())
+        own = self._unschedulable.get(logged.pod_uid)
+        return [] if own is None else [own]
+
+    def _wake_some(self, now: float) -> None:
+        """Go on waking; the rest is left to the next call, since thousands may wait for one event."""
+        for _ in range(min(len(self._waking), WOKEN_AT_ONCE)):
+            queued, ticket, logged = self._waking.popleft()
+            if queued.ticket == ticket and self._helps(queued, logged):
                 self._wake(queued, now)
 
     def _helps(self, queued: QueuedPod, logged: _Logged) -> bool:

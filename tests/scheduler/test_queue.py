@@ -32,6 +32,7 @@ from scheduler.model import (
 from scheduler.scheduling_queue import (
     CLAIM_PATIENCE_SECONDS,
     MAX_EVENTS,
+    WOKEN_AT_ONCE,
     Place,
     QueuedPod,
     SchedulingQueue,
@@ -435,6 +436,46 @@ def test_the_same_events_during_the_attempt_are_replayed(case: Wake) -> None:
     queue.failed(waiting.metadata.uid, case.rejected_by, 0.2)
 
     assert place(queue, waiting) is (Place.BACKOFF if case.woken else Place.UNSCHEDULABLE)
+
+
+def test_an_event_that_may_help_thousands_looks_at_them_in_portions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at = 0
+    helps = SchedulingQueue._helps
+
+    def spied(queue: SchedulingQueue, queued: QueuedPod, logged: Any) -> bool:
+        nonlocal looked_at
+        looked_at += 1
+        return helps(queue, queued, logged)
+
+    monkeypatch.setattr(SchedulingQueue, "_helps", spied)
+    queue = SchedulingQueue()
+    many = 3 * WOKEN_AT_ONCE + 1
+    for number in range(many):
+        parked(queue, pod(f"p{number}"), "DynamicResources")
+
+    queue.on_release("somebody", 20.0)
+    most, total, found = looked_at, looked_at, []
+    while queue.has_active(20.0):
+        looked_at = 0
+        queued = queue.pop(20.0)
+        most, total = max(most, looked_at), total + looked_at
+        if queued is not None:
+            found.append(queued.pod.metadata.name)
+
+    assert most <= WOKEN_AT_ONCE
+    assert sorted(found) == sorted(f"p{number}" for number in range(many))
+
+
+def test_more_events_than_can_be_looked_at_do_not_pile_up() -> None:
+    queue = SchedulingQueue()
+    for number in range(2 * WOKEN_AT_ONCE):
+        parked(queue, pod(f"p{number}"), "DynamicResources")
+    for _ in range(100):
+        queue.on_release("somebody", 20.0)
+        assert len(queue._waking) <= 2 * len(queue) + WOKEN_AT_ONCE
+    assert len(popped(queue, 20.0)) == 2 * WOKEN_AT_ONCE
 
 
 def test_an_event_that_helps_nobody_looks_at_none_of_the_waiting_pods(
