@@ -7,7 +7,6 @@ kube-scheduler waits for filter and prioritize between any two pods, so those ca
 request objects: they are served straight from ASGI. FastAPI answers everything else.
 """
 
-import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
@@ -25,7 +24,6 @@ from scheduler.extender.service import ExtenderService, ServiceError
 
 _log: Final = logging.getLogger(__name__)
 
-BODY_SECONDS: Final = 10.0
 Handler = Callable[[bytes], Awaitable[bytes]]
 Observe = Callable[[str, int, float], None]
 Scope = MutableMapping[str, Any]
@@ -154,7 +152,6 @@ async def _read(headers: Iterable[tuple[bytes, bytes]], receive: Receive, limit:
 
     Raises:
         RequestError: it is larger.
-        TimeoutError: it does not arrive in time.
         MediaTypeError: it is not JSON.
         HungUpError: the rest of it will not come.
     """
@@ -166,24 +163,26 @@ async def _read(headers: Iterable[tuple[bytes, bytes]], receive: Receive, limit:
             length = length or value
     if media_type != b"application/json":
         raise MediaTypeError
-    too_large = RequestError("", f"the body is larger than {limit} bytes", too_large=True)
     if length.isdigit() and int(length) > limit:
-        raise too_large
+        raise _too_large(limit)
     chunks: list[bytes] = []
     size = 0
     more = True
-    async with asyncio.timeout(BODY_SECONDS):
-        while more:
-            message = await receive()
-            if message["type"] != "http.request":
-                raise HungUpError
-            chunk = message.get("body", b"")
-            more = message.get("more_body", False)
-            size += len(chunk)
-            if size > limit:
-                raise too_large
-            chunks.append(chunk)
+    while more:  # the server closes a connection whose body does not come
+        message = await receive()
+        if message["type"] != "http.request":
+            raise HungUpError
+        chunk = message.get("body", b"")
+        more = message.get("more_body", False)
+        size += len(chunk)
+        if size > limit:
+            raise _too_large(limit)
+        chunks.append(chunk)
     return b"".join(chunks)
+
+
+def _too_large(limit: int) -> RequestError:
+    return RequestError("", f"the body is larger than {limit} bytes", too_large=True)
 
 
 async def _send(send: Send, status: int, body: bytes) -> None:
@@ -201,8 +200,6 @@ def _failure(problem: Exception) -> _Answer:
             return _problem(415, "Content-Type must be application/json")
         case RequestError():
             return _problem(413 if problem.too_large else 400, str(problem))
-        case TimeoutError():
-            return _problem(408, "the body did not arrive in time")
         case ServiceError():
             return _problem(500, problem.status.message)
         case HungUpError():

@@ -24,6 +24,9 @@ _log: Final = logging.getLogger(__name__)
 
 HEAD_LIMIT_BYTES: Final = 16 * 1024
 HEAD_SECONDS: Final = 5.0
+BODY_SECONDS: Final = 10.0
+"""From the head of a request to the end of its body."""
+
 ANSWER_SECONDS: Final = 75.0
 """From the head of a request to the end of its answer. The longest is a profile (60 s); a call takes far less."""
 
@@ -77,9 +80,9 @@ class WholeAnswers:
 class BoundedH11Protocol(H11Protocol):
     """Closes a connection that takes too long for what it is doing.
 
-    Three phases: a request head is due (at first, and from its first byte on; also while the rest of a body comes in
-    that was answered before it was read), a request is being answered, or the connection is idle, for which uvicorn has a
-    limit of its own.
+    Four phases: a request head is due (at first, and from its first byte on; also while the rest of a body comes in
+    that was answered before it was read), the body of a request is due, a request is being answered, or the connection is
+    idle, for which uvicorn has a limit of its own.
     """
 
     _phase: object = None
@@ -106,7 +109,10 @@ class BoundedH11Protocol(H11Protocol):
     def _look(self) -> None:
         cycle: Any = self.cycle  # uvicorn types it as always there
         if cycle is not None and not cycle.response_complete:
-            self._enter(cycle, ANSWER_SECONDS)
+            if cycle.more_body:
+                self._enter(cycle.scope, BODY_SECONDS)
+            else:
+                self._enter(cycle, ANSWER_SECONDS)
         elif self.conn.their_state is not h11.IDLE or self.conn.trailing_data[0]:
             self._enter(h11.IDLE, HEAD_SECONDS)
         else:

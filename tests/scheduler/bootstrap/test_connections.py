@@ -23,8 +23,11 @@ SOON = 0.3
 
 
 async def app(scope: Any, receive: Any, send: Send) -> None:
-    """Answers at once, without looking at the body; /slow never ends."""
+    """Answers at once, without looking at the body; /patient reads it first, /slow never ends."""
     assert scope["type"] == "http"
+    if scope["path"] == "/patient":
+        while (await receive()).get("more_body"):
+            pass
     if scope["path"] == "/slow":
         await asyncio.Event().wait()
     await send(
@@ -48,6 +51,7 @@ async def serving(tls: TLSSettings | None = None) -> AsyncIterator[Server]:
 @pytest.fixture(autouse=True)
 def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "HEAD_SECONDS", SOON)
+    monkeypatch.setattr(server_module, "BODY_SECONDS", SOON)
     monkeypatch.setattr(server_module, "ANSWER_SECONDS", 2 * SOON)
     monkeypatch.setattr(server_module, "GRACE_SECONDS", 1)
 
@@ -106,6 +110,33 @@ async def test_a_body_that_nobody_waits_for_does_not_keep_a_connection(*, trickl
             writer.write(b"1\r\nx\r\n")
             await asyncio.sleep(SOON / 5)
         assert await closed
+        writer.close()
+
+
+@pytest.mark.parametrize("trickle", [True, False])
+async def test_a_body_that_does_not_end_does_not_keep_a_connection(
+    monkeypatch: pytest.MonkeyPatch, *, trickle: bool
+) -> None:
+    monkeypatch.setattr(server_module, "ANSWER_SECONDS", 60.0)
+    async with serving() as server:
+        reader, writer = await connect(server)
+        writer.write(b"POST /patient HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n")
+        closed = asyncio.create_task(is_closed(reader, 5 * SOON))
+        for _ in range(10 if trickle else 0):
+            writer.write(b"x")
+            await asyncio.sleep(SOON / 5)
+        assert await closed
+        writer.close()
+
+
+async def test_an_answer_has_its_own_time_once_the_body_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server_module, "ANSWER_SECONDS", 60.0)
+    async with serving() as server:
+        reader, writer = await connect(server)
+        writer.write(b"POST /slow HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx")
+        assert not await is_closed(reader, 2 * SOON)
         writer.close()
 
 
