@@ -18,13 +18,13 @@ from e2e.harness import objects
 from scheduler.apiserver.app import serve
 from scheduler.apiserver.client import EmbeddedClient
 from scheduler.apiserver.objects import Json
-from scheduler.apiserver.requests import Request
-from scheduler.apiserver.resources import CLAIMS, NODES, PODS, SLICES, Resource
+from scheduler.apiserver.requests import Request, encode_continue
+from scheduler.apiserver.resources import CLAIMS, NODES, PODS, SLICES, Resource, parse_path
 from scheduler.apiserver.server import ApiServer, Response
 from scheduler.apiserver.watches import Watch
 from scheduler.client import Committed
 from scheduler.clock import SystemClock
-from scheduler.reflectors.machine import PAGE_LIMIT, ListPage
+from scheduler.reflectors.machine import PAGE_LIMIT
 from scheduler.reflectors.sources import PAGE_LIMITS, PATHS
 from tests.benchmarks.backlog import DEVICES_PER_NODE, DRIVER, gpu
 
@@ -80,15 +80,17 @@ class _PreparedServer(ApiServer):
         """Make the pages that reflectors will ask for."""
         pages: dict[tuple[str, str], Response] = {}
         for kind, (path, *_) in PATHS.items():
-            limit, token = PAGE_LIMITS.get(kind, PAGE_LIMIT), ""
+            target, limit = parse_path(path), PAGE_LIMITS.get(kind, PAGE_LIMIT)
+            left, token = self.store.objects(target.resource.collection), ""
             while True:
-                answer = self.handle(Request("GET", path, ListPage("", token, limit).query()))
-                if not isinstance(answer, Response) or answer.status != 200:
-                    raise RuntimeError(f"{path}: {answer}")
-                pages[path, token] = answer
-                token = orjson.loads(answer.body)["metadata"].get("continue", "")
-                if not token:
+                items, left = left[:limit], left[limit:]
+                meta = {"resourceVersion": str(self.store.revision)}
+                if left:
+                    meta["continue"] = encode_continue(self.store.revision, items[-1].key)
+                pages[path, token] = Response(200, self._list_body(target, items, meta))
+                if not left:
                     break
+                token = meta["continue"]
         self._pages = pages
 
     def handle(self, request: Request) -> Response | Watch:
