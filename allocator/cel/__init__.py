@@ -8,7 +8,7 @@ from allocator.cel.admission import NewExpression, Verdict, check_new_expression
 from allocator.cel.device import DeviceValues, attribute_problem, prepare_device
 from allocator.cel.explain import Clause, explain
 from allocator.cel.program import Compiler, Program, compile_derived, compile_selector
-from allocator.cel.reads import Read
+from allocator.cel.reads import Read, names_in_objects
 
 __all__ = [
     "Clause",
@@ -23,5 +23,6 @@ __all__ = [
     "compile_derived",
     "compile_selector",
     "explain",
+    "names_in_objects",
     "prepare_device",
 ]

@@ -41,6 +41,7 @@ def prepare_device(driver: str, device: Device) -> DeviceValues:
     """
     attributes = DomainMap()
     error: str | None = None
+    is_large = len(driver) > MAX_TEXT
     for name, attribute in (device.attributes or {}).items():
         domain, slash, id_ = name.partition("/")
         if not slash:
@@ -50,12 +51,14 @@ def prepare_device(driver: str, device: Device) -> DeviceValues:
         except CelRuntimeError as problem:
             error = error or f"attribute {name}: {problem.message}"
             continue
+        is_large = is_large or len(name) > MAX_TEXT or _is_large(value)
         _put(attributes, domain, id_, value)
     capacity = DomainMap()
     for name, amount in (device.capacity or {}).items():
         domain, slash, id_ = name.partition("/")
         if not slash:
             domain, id_ = driver, name
+        is_large = is_large or len(name) > MAX_TEXT
         _put(capacity, domain, id_, QuantityValue(amount.value))
     multiple = bool(device.allow_multiple_allocations)
     whole = {
@@ -64,7 +67,7 @@ def prepare_device(driver: str, device: Device) -> DeviceValues:
         "attributes": attributes,
         "capacity": capacity,
     }
-    oversized = len(driver) > MAX_TEXT or _is_oversized(attributes) or _is_oversized(capacity)
+    oversized = is_large or _has_many_names(attributes) or _has_many_names(capacity)
     return DeviceValues(
         [attributes, capacity, driver, multiple, whole, None], error, oversized=oversized
     )
@@ -87,17 +90,11 @@ def attribute_problem(device: Device) -> str | None:
     return None
 
 
-def _is_oversized(domains: DomainMap) -> bool:
-    """Whether something is larger than the bounds on costs assume."""
-    if len(domains) > MAX_NAMES:
-        return True
-    inner: Any
-    for domain, inner in domains.items():
-        if len(domain) > MAX_TEXT or len(inner) > MAX_NAMES:
-            return True
-        if any(len(name) > MAX_TEXT or _is_large(value) for name, value in inner.items()):
-            return True
-    return False
+def _has_many_names(domains: DomainMap) -> bool:
+    return len(domains) > MAX_NAMES or any(
+        len(inner) > MAX_NAMES  # type: ignore[arg-type]  # maps of names
+        for inner in domains.values()
+    )
 
 
 def _is_large(value: Any) -> bool:

@@ -14,13 +14,18 @@ from allocator.cel.cost import LIMIT, Meter
 from allocator.cel.device import DeviceValues, to_attribute
 from allocator.cel.parser import parse
 from allocator.cel.reads import Read, reads_of
-from allocator.cel.syntax import Ast
+from allocator.cel.regex import compile_regex
+from allocator.cel.syntax import Ast, Call, Literal, Node
 from allocator.cel.types import Environment, Type
 from allocator.cel.values import Stopped, type_name
 from allocator.errors import CelCompileError, CelRuntimeError
 
 _TOO_DEEP_TO_RUN: Final = "expression nests too deeply to be evaluated"
 _TOO_DEEP: Final = "compilation failed: expression recursion limit exceeded: 250"
+_QUICK: Final = (
+    100_000  # bound of costs: two dozen comparisons, of which each might be one of lists
+)
+_MATCHING: Final = frozenset({"matches", "find", "findAll"})
 _SCALARS: Final = frozenset(
     {types.BOOL, types.INT, types.STRING, types.ANY, types.DYN, types.SEMVER}
 )
@@ -36,24 +41,27 @@ class Program:
             (`DeviceValues.error`) makes it fail whatever it reads.
     """
 
-    __slots__ = ("_cheap", "_counted", "_fast", "_is_new", "ast", "expression", "reads")
+    __slots__ = ("_cheap", "_counted", "_fast", "_is_new", "_is_slow", "ast", "expression", "reads")
 
     def __init__(self, ast: Ast) -> None:
         self.expression = ast.source
         self.ast = ast
         self.reads: frozenset[Read] | None = reads_of(ast.root)
         # Cost is counted only where the limit can be reached: counting takes three times as long.
-        self._cheap = cost_bound(ast.root) <= LIMIT
+        bound = cost_bound(ast.root)
+        self._cheap = bound <= LIMIT
         self._fast = _closures(ast, counting=not self._cheap)
         self._counted: _Closures | None = None if self._cheap else self._fast
         self._is_new = True  # making it took time that nobody has looked at
+        self._is_slow = bound > _QUICK or _has_large_pattern(ast.root)
 
     def evaluate(self, device: DeviceValues, *, deadline: Callable[[], bool] | None = None) -> bool:
         """Whether the device matches.
 
         Args:
             device: the device.
-            deadline: answers whether time is up; asked before the first evaluation, and in loops.
+            deadline: answers whether time is up; asked before the first evaluation, before each if it may take long,
+                and in loops.
 
         Raises:
             CelRuntimeError: it fails on this device, its result is no bool, or it costs too much.
@@ -80,7 +88,7 @@ class Program:
         if device.error is not None:
             raise CelRuntimeError(device.error)
         try:
-            if self._is_new and deadline is not None:
+            if (self._is_slow or self._is_new) and deadline is not None:
                 self._is_new = False
                 if deadline():
                     raise Stopped("operation interrupted")
@@ -107,6 +115,23 @@ class Program:
             ):  # a failed evaluation has a cost too
                 _metered(self._counting(), device, meter)
         return meter.cost
+
+
+def _has_large_pattern(root: Node) -> bool:
+    """Whether a regular expression may take long; costs see the length of a pattern, not what it stands for."""
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        children = node.children()
+        if isinstance(node, Call) and node.function in _MATCHING and len(children) > 1:
+            pattern = children[1]
+            if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
+                return True
+            with contextlib.suppress(CelRuntimeError):  # it would not have been compiled
+                if not compile_regex(pattern.value).is_small:
+                    return True
+        pending.extend(children)
+    return False
 
 
 class _Closures(NamedTuple):

@@ -1,5 +1,6 @@
 """What an expression reads of a device, found from its tree."""
 
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from allocator.cel import types
@@ -24,6 +25,19 @@ def reads_of(root: Node) -> frozenset[Read] | None:
     """All reads, or None if the expression uses the device in a way that hides them."""
     finder = _Finder()
     return frozenset(finder.found) if finder.visit(root) else None
+
+
+def names_in_objects(reads: Iterable[Read], kind: str, driver: str) -> tuple[str, ...]:
+    """How the attributes or capacities that are read may be written in a device of a driver.
+
+    The domain may be left out where it is the driver's; a read without domain is of a name without one.
+    """
+    names: dict[str, None] = {}
+    for read in sorted(each for each in reads if each.kind == kind):
+        names[f"{read.domain}/{read.name}"] = None
+        if read.domain in (driver, ""):
+            names[read.name] = None
+    return tuple(names)
 
 
 class _Finder:

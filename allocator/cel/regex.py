@@ -34,7 +34,8 @@ _UNESCAPE: Final = re.compile(r"\\(.)")
 # Differs from upstream: neither making a pattern nor matching it can be interrupted, and nothing else runs meanwhile. Go
 # takes patterns of some ten times this size, and needs as long for them.
 _MOST_MEMORY: Final = 8 << 20
-_MOST_WORK: Final = 8_000_000
+_MOST_WORK: Final = 3_000_000
+_SMALL: Final = 500  # instructions
 """Instructions of a pattern times characters of a text: what a search takes at most, when no shortcut helps."""
 
 
@@ -42,6 +43,7 @@ def _options() -> Any:
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MOST_MEMORY
+    options.never_capture = True  # nobody asks for groups, and finding them takes ten times as long
     return options
 
 
@@ -53,13 +55,15 @@ class Regex:
 
     Attributes:
         search: whether there is a match somewhere in a text.
+        is_small: whether a search in the text of an attribute takes next to no time.
     """
 
-    __slots__ = ("_compiled", "_longest", "search")
+    __slots__ = ("_compiled", "_longest", "is_small", "search")
 
     def __init__(self, compiled: Any, shortcut: Callable[[str], bool] | None) -> None:
         self._compiled = compiled
         self._longest: int = _MOST_WORK // compiled.programsize
+        self.is_small: bool = compiled.programsize <= _SMALL
         # `\\B` is true inside of a character's bytes, where Go never looks.
         self.search = shortcut or (
             self._search_slowly if "\\B" in compiled.pattern else self._search

@@ -173,6 +173,30 @@ def test_a_deadline_is_asked_once_after_compiling():
     assert program.evaluate(device(), deadline=lambda: True) is True
 
 
+@pytest.mark.parametrize(
+    ("expression", "is_asked"),
+    [
+        (f'{A}.model == "A100"', False),
+        (f'{A}.model.matches("^A[0-9]+")', False),
+        (f'{A}.model.matches("(a?){{1000}}")', True),
+        (f"{A}.model.matches({A}.model)", True),
+        (f'"{"a" * 9000}".findAll("a").size() > 1', True),
+        ("lists.range(1000).size() == 1000", True),
+    ],
+)
+def test_a_deadline_is_asked_before_evaluations_that_may_take_long(expression, is_asked):
+    program = compile_selector(expression)
+    program.evaluate(device(), deadline=lambda: False)
+    asked = []
+
+    def deadline():
+        asked.append(True)
+        return False
+
+    program.evaluate(device(), deadline=deadline)
+    assert bool(asked) == is_asked
+
+
 def test_the_cost_of_an_evaluation_is_upstreams():
     assert compile_selector(f'{A}.model == "A100"').cost(device()) == 5
     assert compile_selector(f'{C}.memory.compareTo(quantity("80Gi")) >= 0').cost(device()) == 7
