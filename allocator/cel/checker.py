@@ -413,6 +413,11 @@ class _Checker:
         for one, other in zip(left, right, strict=True):
             if one == other and not one.params and one.kind != "param":
                 continue
+            if (
+                one.kind in _FIXED and other.kind in _FIXED
+            ):  # most mismatches: nothing to save for them
+                self.bound = self.bound if saved is None else saved
+                return False
             if saved is None:
                 saved = self.bound.copy()
             if not self.unify(one, other):
