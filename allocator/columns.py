@@ -13,11 +13,25 @@ import msgspec
 
 from allocator.cel import attribute_problem
 from allocator.model.devices import ResourcePool, ResourceSliceSpec
-from allocator.model.hooks import enc_hook
+from allocator.quantity import Quantity
 from allocator.snapshot import PreparedSlice
 
-_ENCODER: Final = msgspec.json.Encoder(enc_hook=enc_hook)
 _NO_POOL: Final = ResourcePool()
+
+
+def _exactly(value: Any) -> str:
+    """A quantity with all that arithmetic and expressions may see of it; its text alone does not tell 1.5 from 1500m."""
+    if isinstance(value, Quantity):
+        return f"{value.nanos} {value.format} {value.exponent} {value.small}"
+    raise NotImplementedError(type(value).__name__)
+
+
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=_exactly)
+
+
+def encoded(value: object) -> bytes:
+    """API objects as bytes that are equal only if nothing tells the objects apart."""
+    return _ENCODER.encode(value)
 
 
 class Interned:
@@ -91,7 +105,7 @@ def _frame(spec: ResourceSliceSpec) -> tuple[bytes, tuple[str | None, ...]]:
     bare = tuple(msgspec.structs.replace(each, name="", attributes=None) for each in devices)
     rest = msgspec.structs.replace(spec, pool=_NO_POOL, node_name=None, devices=bare)
     problems = tuple(attribute_problem(each) for each in devices)
-    return _ENCODER.encode(rest), problems
+    return encoded(rest), problems
 
 
 def _values(spec: ResourceSliceSpec) -> dict[str, list[Any]]:

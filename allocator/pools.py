@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from allocator.cel import DeviceValues, prepare_device
+from allocator.cel import DeviceValues, attribute_problem, prepare_device
 from allocator.model.devices import (
     CounterSet,
     Device,
@@ -34,6 +34,7 @@ class Candidate:
         device: the API object, taint rules applied.
         id: its identity in the cluster.
         index: its place in the slice.
+        problem: why no expression can be evaluated on it; None for most. Found out when asked.
         prepared: the slice it is in.
         facts: what is known of that slice.
         name: its name.
@@ -46,6 +47,7 @@ class Candidate:
     """
 
     __slots__ = (
+        "_problem",
         "blocking_taints",
         "consumes",
         "device",
@@ -71,12 +73,20 @@ class Candidate:
         self.name = device.name
         self.shareable = bool(device.allow_multiple_allocations)
         self.consumes: tuple[DeviceCounterConsumption, ...] = device.consumes_counters or ()
-        self.blocking_taints: tuple[DeviceTaint, ...] = tuple(
-            taint for taint in device.taints or () if taint.effect in _BLOCKING_EFFECTS
-        )
+        self.blocking_taints: tuple[DeviceTaint, ...] = ()
+        if device.taints:
+            self.blocking_taints = tuple(t for t in device.taints if t.effect in _BLOCKING_EFFECTS)
+        self._problem: str | bool | None = False  # not looked for
         self.waits = bool(device.binding_conditions)
         self.selects_node = bool(spec.per_device_node_selection)
         self.skips = bool(spec.skip_node_operations)
+
+    @property
+    def problem(self) -> str | None:
+        """Why no expression can be evaluated on the device."""
+        if self._problem is False:
+            self._problem = attribute_problem(self.device)
+        return self._problem  # type: ignore[return-value]  # it has been looked for
 
 
 class SliceFacts:
@@ -100,8 +110,9 @@ class SliceFacts:
         self.rows: dict[Any, list[Any]] = {}
         self.uses_groups = any(
             entry.compatibility_groups
-            for device in devices
-            for entry in device.consumes_counters or ()
+            for candidate in self.candidates
+            if candidate.consumes
+            for entry in candidate.consumes
         )
         self.last_pool: tuple[object, Pool] | None = None
 
@@ -147,8 +158,7 @@ class PoolState(Enum):
     INVALID = "invalid"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Pool:
+class Pool(msgspec.Struct, frozen=True, eq=False):
     """A pool as one node sees it.
 
     Attributes:
@@ -361,13 +371,11 @@ def _split(
 
 
 def _duplicate_device(slices: Iterable[PreparedSlice]) -> str:
-    seen = set()
-    for prepared in slices:
-        for device in prepared.slice.spec.devices or ():
-            if device.name in seen:
-                return f"device name {device.name} is there twice"
-            seen.add(device.name)
-    return ""
+    names = [each.device for prepared in slices for each in prepared.device_ids]
+    if len(set(names)) == len(names):
+        return ""
+    twice = next(name for place, name in enumerate(names) if name in names[:place])
+    return f"device name {twice} is there twice"
 
 
 def _collect_counter_sets(slices: Iterable[PreparedSlice], into: dict[str, CounterSet]) -> str:

@@ -6,13 +6,15 @@ so a broken expression goes unnoticed where there is no device, as upstream.
 Source: Allocate, validateDeviceRequest in structured/internal/*/allocator_*.go; KEP-4381, KEP-4816, KEP-5018.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from allocator.capacity import CapacityError, Consumption, consumption
-from allocator.cel import Compiler, Program, Read
+from allocator.cel import Compiler, Program, Read, names_in_objects
 from allocator.constraints import Constraint, DistinctAttribute, MatchAttribute, lookup_attribute
 from allocator.errors import CelCompileError, CelError
 from allocator.features import Features
@@ -34,6 +36,8 @@ MAX_RESULTS: Final = 32
 """Devices that one claim can hold (AllocationResultsMaxSize)."""
 
 _MISSING: Final = DeviceAttribute()
+_ASKED_AT_FIRST: Final = 16  # devices that are evaluated before looking up is worth its price
+_MOST_KNOWN: Final = 4_096  # different devices whose selector results are remembered for a question
 
 
 class FatalError(Exception):
@@ -44,8 +48,7 @@ class FatalError(Exception):
         self.outcome = outcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Alternative:
+class Alternative(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One way to serve a request: the request itself, or one entry of `firstAvailable`.
 
     Attributes:
@@ -94,8 +97,7 @@ class Alternative:
         return f"claim {self.claim_name}, request {self.result_name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PreparedRequest:
+class PreparedRequest(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A request: alternatives in order of preference; `first_available` tells one alternative from a plain request."""
 
     name: str
@@ -103,8 +105,7 @@ class PreparedRequest:
     alternatives: tuple[Alternative, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PreparedClaim:
+class PreparedClaim(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A claim, its requests and its constraints."""
 
     claim: ResourceClaim
@@ -112,8 +113,7 @@ class PreparedClaim:
     constraints: tuple[Constraint, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PreparedClaims:
+class PreparedClaims(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The claims of one pod, ready for any node.
 
     Attributes:
@@ -456,13 +456,24 @@ CheckStop = Callable[[Alternative], None]
 class Selectors:
     """Answers the CEL questions of requests; answers are kept with the slices they are about."""
 
-    __slots__ = ("_compiled", "_compiler", "_derived", "_hide_sharing")
+    __slots__ = (
+        "_asked",
+        "_compiled",
+        "_compiler",
+        "_derived",
+        "_hide_sharing",
+        "_known",
+        "_names",
+    )
 
     def __init__(self, compiler: Compiler, *, stable: bool) -> None:
         self._compiler = compiler
         self._hide_sharing = stable
         self._compiled: dict[str | None, Program | CelCompileError] = {}
         self._derived: dict[str, Program | CelCompileError] = {}
+        self._asked = 0
+        self._known: dict[object, bool | _Failure] = {}
+        self._names: dict[object, tuple[tuple[str, ...], ...] | None] = {}
 
     def selects(
         self,
@@ -504,6 +515,50 @@ class Selectors:
     def _evaluate(
         self, alternative: Alternative, candidate: Candidate, check_stop: CheckStop | None
     ) -> bool | _Failure:
+        self._asked += 1
+        if self._asked <= _ASKED_AT_FIRST:
+            return self._evaluated(alternative, candidate, check_stop)
+        key = self._key(alternative, candidate)
+        known = None if key is None else self._known.get(key)
+        if known is not None:
+            return known
+        answer = self._evaluated(alternative, candidate, check_stop)
+        if key is not None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[key] = answer
+        return answer
+
+    def _key(self, alternative: Alternative, candidate: Candidate) -> object:
+        """What the selectors of an alternative read of a device, and nothing else; None if that may be anything."""
+        driver = candidate.id.driver
+        where = (*alternative.key, alternative.index, driver)
+        if where not in self._names:
+            reads = self._reads([self._selector(each) for each in alternative.expressions])
+            self._names[where] = (
+                None
+                if reads is None
+                else tuple(
+                    names_in_objects(reads, kind, driver) for kind in ("attribute", "capacity")
+                )
+            )
+        names = self._names[where]
+        if names is None or candidate.problem is not None:
+            return None
+        device = candidate.device
+        attributes, capacity = device.attributes or {}, device.capacity or {}
+        amounts = [each and each.value for each in map(capacity.get, names[1])]
+        return (
+            alternative.selector_question,
+            driver,
+            candidate.device.allow_multiple_allocations,
+            *map(attributes.get, names[0]),
+            *[each and (each.nanos, each.format, each.exponent, each.small) for each in amounts],
+        )
+
+    def _evaluated(
+        self, alternative: Alternative, candidate: Candidate, check_stop: CheckStop | None
+    ) -> bool | _Failure:
         deadline = None if check_stop is None else partial(_ask, check_stop, alternative)
         for number, expression in enumerate(alternative.expressions):
             try:
@@ -541,9 +596,13 @@ class Selectors:
 
         An expression that does not compile reads nothing.
         """
-        found: set[Read] = set()
         programs = [self._selector(expression) for expression in alternative.expressions]
         programs += [self._derivation(expression) for expression in alternative.derived.values()]
+        return self._reads(programs)
+
+    @staticmethod
+    def _reads(programs: Iterable[Program | CelCompileError]) -> frozenset[Read] | None:
+        found: set[Read] = set()
         for program in programs:
             if isinstance(program, CelCompileError):
                 continue

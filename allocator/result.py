@@ -4,7 +4,8 @@ Source: Allocate, createNodeSelector in structured/internal/*/allocator_*.go; dr
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from allocator.model.claims import (
     AllocationResult,
@@ -27,8 +28,7 @@ class ResultError(ValueError):
     """The chosen devices cannot be written down as one allocation."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenDevice:
+class ChosenDevice(msgspec.Struct, frozen=True):
     """One placement.
 
     Attributes:
@@ -46,8 +46,7 @@ class ChosenDevice:
     consumed: Mapping[str, Quantity] | None
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenRequest:
+class ChosenRequest(msgspec.Struct, frozen=True):
     """What was chosen for one request: its class, and `name/alternative` when it had alternatives."""
 
     name: str
@@ -64,8 +63,7 @@ class ChosenRequest:
         return self.name in names or (self.alternative is not None and self.alternative in names)
 
 
-@dataclass(frozen=True, slots=True)
-class ResultRules:
+class ResultRules(msgspec.Struct, frozen=True):
     """What results may hold: `binds` devices may bind a claim to the node, `binding` conditions are copied, `skips` operations are."""
 
     binds: bool

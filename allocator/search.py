@@ -9,8 +9,10 @@ Source: allocateOne, allocateDevice in structured/internal/*/allocator_*.go; dra
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
+
+import msgspec
 
 from allocator.capacity import Consumption, add_amounts, fits
 from allocator.constraints import REJECTED
@@ -129,16 +131,14 @@ class Trail:
                 target[key] = old
 
 
-@dataclass(frozen=True, slots=True)
-class Solution:
+class Solution(msgspec.Struct, frozen=True):
     """Devices and alternatives for every claim, in the order of the claims."""
 
     devices: tuple[tuple[ChosenDevice, ...], ...]
     requests: tuple[tuple[ChosenRequest, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """How far a search goes.
 
     Attributes:

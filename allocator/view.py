@@ -7,15 +7,13 @@ Source: `architecture.md` 5.1.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from allocator.cel import Read
-from allocator.columns import Interned, Interner, columns_of
+from allocator.cel import Read, names_in_objects
+from allocator.columns import Interned, Interner, columns_of, encoded
 from allocator.model.devices import PoolID
-from allocator.model.hooks import enc_hook
 from allocator.model.nodes import Node
 from allocator.pools import Pool
 from allocator.snapshot import (
@@ -26,15 +24,12 @@ from allocator.snapshot import (
     SliceIndex,
 )
 
-_ENCODER: Final = msgspec.json.Encoder(enc_hook=enc_hook, order="deterministic")
-
 UsageKey = tuple[Any, ...] | None
 """What is in use of a pool, by place; None: nothing."""
 ViewKey = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NodeView:
+class NodeView(msgspec.Struct, frozen=True, eq=False):
     """A node as searches see it, whatever they ask.
 
     Attributes:
@@ -67,19 +62,15 @@ class Reads:
     __slots__ = ("_by_driver", "_reads")
 
     def __init__(self, reads: Iterable[Read]) -> None:
-        self._reads = sorted({(r.domain, r.name) for r in reads if r.kind == "attribute"})
+        self._reads = tuple(reads)
         self._by_driver: dict[str, tuple[str, ...]] = {}
 
     def names(self, driver: str) -> tuple[str, ...]:
-        """Names of attributes in slices of a driver: the domain may be left out where it is the driver's."""
+        """Names of attributes in slices of a driver."""
         names = self._by_driver.get(driver)
         if names is None:
-            found: dict[str, None] = {}
-            for domain, name in self._reads:
-                found[f"{domain}/{name}"] = None
-                if domain in (driver, ""):
-                    found[name] = None
-            names = self._by_driver[driver] = tuple(found)
+            names = names_in_objects(self._reads, "attribute", driver)
+            self._by_driver[driver] = names
         return names
 
 
@@ -212,14 +203,14 @@ def _structure(
                 pool.id in own_names,
                 tuple(_slice_part(prepared, node, interner) for prepared in pool.slices),
                 tuple(columns_of(prepared, interner).frame for prepared in pool.elsewhere),
-                _ENCODER.encode(pool.counter_sets) if pool.counter_sets else b"",
+                encoded(pool.counter_sets) if pool.counter_sets else b"",
             )
         )
     return interner.of(
         (
             tuple(parts),
             # Devices that choose their nodes read name and labels; nothing else does once pools are gathered.
-            (node.name, _ENCODER.encode(node.labels)) if selects else None,
+            (node.name, tuple(sorted(node.labels.items()))) if selects else None,
             node.declared_features if skips else None,
             node.name if maps else None,
             sum(map(len, own_names.values())),

@@ -109,17 +109,17 @@ def structure_without(part: str) -> Callable[[pytest.MonkeyPatch], None]:
             case "order":
                 pools = sorted(pools, key=lambda pool: len(pool.candidates))
             case "state":
-                pools = [replace(pool, state=PoolState.OK) for pool in pools]
+                pools = [msgspec.structs.replace(pool, state=PoolState.OK) for pool in pools]
             case "driver":
-                pools = [replace(p, id=p.id._replace(driver="")) for p in pools]
+                pools = [msgspec.structs.replace(p, id=p.id._replace(driver="")) for p in pools]
             case "features":
                 node = msgspec.structs.replace(node, declared_features=frozenset())
             case "labels":
                 node = msgspec.structs.replace(node, name="", labels={})
             case "elsewhere":
-                pools = [replace(pool, elsewhere=()) for pool in pools]
+                pools = [msgspec.structs.replace(pool, elsewhere=()) for pool in pools]
             case _:  # counters
-                pools = [replace(pool, counter_sets={}) for pool in pools]
+                pools = [msgspec.structs.replace(pool, counter_sets={}) for pool in pools]
         return whole(node, pools, own, slices, interner)
 
     return lambda patch: patch.setattr(view_module, "_structure", structure)
