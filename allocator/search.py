@@ -825,7 +825,7 @@ class Search:
                     _reason(
                         alternative,
                         ReasonKind.SEARCH_BUDGET_EXCEEDED,
-                        "the search for devices was given up: its budget is used up",
+                        f"the search for devices was given up after {self._budget} candidate devices",
                     ),
                     depends_on_node=True,
                 )

@@ -203,6 +203,7 @@ def test_the_search_gives_up_when_its_budget_is_used_up() -> None:
 
     assert names(outcome) == "fatal"
     assert kind(outcome) is ReasonKind.SEARCH_BUDGET_EXCEEDED
+    assert message(outcome).endswith("was given up after 50 candidate devices")
     assert depends_on_node(outcome)
     assert names(ask(cluster, hopeless, budget=1_000)) is None
     tried = ask(cluster, hopeless, budget=50, explain=True).reason.devices
