@@ -16,10 +16,8 @@ from scheduler.reflectors.reflector import NoMetrics, Reflector, ReflectorMetric
 _log = logging.getLogger(__name__)
 
 RECOUNT_SECONDS: Final = 300.0
-FULL_COLLECTIONS_EVERY: Final = (
-    1_000  # collections of the middle generation; Python's default is 10
-)
-# Nearly all that a bind makes goes by itself; after each 700 objects, as is Python's default, is every few binds.
+# Nearly all that a bind makes goes by itself; after each 700 objects, as is Python's default, is every few binds. And a
+# full collection walks through all answers that are kept, for each node: 30 ms at 5,000.
 _COLLECT: Final = (10_000, 20, 20)
 
 
@@ -103,9 +101,6 @@ class Reflectors:
         # frozen already, page by page, or this walk would hold up the loop for a second.)
         gc.collect()
         gc.freeze()
-        # What comes later is much, too, when nodes are many (answers kept for each), and hardly ever garbage with cycles.
-        young, middle, _ = gc.get_threshold()
-        gc.set_threshold(young, middle, FULL_COLLECTIONS_EVERY)
         gc.set_threshold(*_COLLECT)
         self.synced.set()
 
