@@ -73,6 +73,7 @@ class Judged(Protocol):
 
 
 V = TypeVar("V", bound=Judged)
+K = TypeVar("K")
 # Upstream's default weights of the scorers there are (7.3).
 _WEIGHTS: Final = RawScores(taints=3, affinity=2, devices=2, resources=1)
 
@@ -307,7 +308,7 @@ def score_nodes(state: CycleState, verdicts: Mapping[str, NodeVerdict]) -> dict[
     return scaled(_raw(state, verdicts), state.environment.mode)
 
 
-def scaled(raw: Mapping[str, RawScores], mode: Mode) -> dict[str, int]:
+def scaled(raw: Mapping[K, RawScores], mode: Mode) -> dict[K, int]:
     """Weighted sums of raw scores, 0-100."""
     whole = 1 if mode is Mode.EXTENDER else sum(_WEIGHTS)
     different = set(raw.values())

@@ -275,16 +275,14 @@ def filter_error(message: str) -> bytes:
     )
 
 
-def prioritize_result(scores: Mapping[str, int]) -> bytes:
-    """Answer prioritize. Nodes come by score: their order has no meaning for the caller.
+def prioritize_result(nodes: Mapping[int, list[str]]) -> bytes:
+    """Answer prioritize: score, 0..10 -> nodes. The order of nodes has no meaning for the caller.
 
     Raises:
         AssertionError: a score is outside 0..10.
     """
-    by_score: dict[int, list[str]] = {}
-    for node, score in scores.items():
-        by_score.setdefault(score, []).append(node)
-    return b"[%b]" % b",".join(_scored(names, score) for score, names in by_score.items())
+    parts = (_scored(names, score) for score, names in nodes.items() if names)
+    return b"[%b]" % b",".join(parts)
 
 
 def _scored(names: list[str], score: int) -> bytes:

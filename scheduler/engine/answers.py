@@ -13,7 +13,7 @@ from allocator.result import ChosenDevice, NewShareID
 from allocator.search import Solution
 from allocator.view import NodeView
 from scheduler.cycle import UNKNOWN_NODE
-from scheduler.framework.cycle_state import NodeVerdict, ScoreMemo
+from scheduler.framework.cycle_state import NodeVerdict, RawScores, ScoreMemo
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.model import NodeInfo
 
@@ -27,10 +27,10 @@ class Found:
         outcome: the outcome on that node.
         status: what the node is to a pod with this question.
         ends_attempt: whether no other node will do better.
-        devices_score: how well the devices serve the pod, once that is known; the same in all equal views, or never kept.
+        scores: of the first node that was scored, if those of its devices are the same in all equal views.
     """
 
-    __slots__ = ("devices_score", "ends_attempt", "outcome", "solution", "status", "view")
+    __slots__ = ("ends_attempt", "outcome", "scores", "solution", "status", "view")
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Found:
         self.outcome = outcome
         self.status = verdict.status
         self.ends_attempt = verdict.ends_attempt
-        self.devices_score: int | None = None
+        self.scores: RawScores | None = None
 
     @property
     def depends_on_time(self) -> bool:

@@ -23,7 +23,7 @@ from allocator.requests import rules_of
 from allocator.search import Solution
 from scheduler import cycle
 from scheduler.cycle import Refusals
-from scheduler.engine.answers import Told, Verdicts
+from scheduler.engine.answers import Answer, Told, Verdicts
 from scheduler.engine.attempt import Attempt
 from scheduler.engine.node_views import NodeViews
 from scheduler.engine.questions import (
@@ -42,7 +42,7 @@ from scheduler.framework.cycle_state import (
     RawScores,
     SlowSearchError,
 )
-from scheduler.framework.environment import Environment, ShouldStop
+from scheduler.framework.environment import Environment, Mode, ShouldStop
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.model import ClusterReader, ClusterSnapshot, NodeInfo, Pod
 from scheduler.plugins import dynamic_resources
@@ -51,6 +51,7 @@ MAX_ANSWERS: Final = 100_000
 ENOUGH_NODES: Final = 100
 CHECK_EVERY: Final = 1000
 LOOKS_PER_SEARCH: Final = 16  # that take about as long
+_FEW: Final = 16
 _WARM_NODES: Final = 100  # whose views are derived between two turns of the event loop
 # Strategies whose score is a function of the view, if all devices are of the node's own pools.
 _OF_THE_VIEW: Final = frozenset({"MostAllocated", "LeastAllocated", "None"})
@@ -156,8 +157,7 @@ class Engine:
     def stale(self, state: CycleState, names: Sequence[str]) -> list[str]:
         """Those of some nodes that `filter_nodes` would have to look at."""
         attempt = Attempt(state, self._views)
-        stale = attempt.question.stale
-        return [name for name in names if name in stale] if attempt.are_kept and stale else []
+        return self._old(attempt.question, names) if attempt.are_kept else []
 
     def refresh(self, state: CycleState, names: Iterable[str]) -> bool:
         """Look at some nodes, so that `filter_nodes` has less to do, also for attempts that come later.
@@ -187,15 +187,14 @@ class Engine:
         if not attempt.are_kept or state.allocated:
             return self._filter_in_turn(state, names)
         try:
-            if question.stale:
-                self._refresh(attempt, nodes, names)
+            self._refresh(attempt, nodes, self._old(question, names))
         finally:
             self._account(attempt, state)
         if question.ending:
             return self._filter_in_turn(state, names)
         self.looked_up += len(names)
         fits = question.fitting
-        fitting = [name for name in names if name in fits]
+        fitting = names if fits.issuperset(names) else [name for name in names if name in fits]
         answers: dict[str, Told] = dict(question.answers)
         if not fitting:
             told = {name: answers.get(name, cycle.UNKNOWN_NODE) for name in names}
@@ -230,30 +229,62 @@ class Engine:
 
     def scores(self, state: CycleState, names: Iterable[str]) -> dict[str, int]:
         """As `cycle.score_nodes`, for those of some nodes that fit."""
+        groups = self.score_groups(state, list(names))
+        return {name: score for score, group in groups for name in group}
+
+    def score_groups(
+        self, state: CycleState, names: Sequence[str]
+    ) -> list[tuple[int, Sequence[str]]]:
+        """The nodes that fit, by score as `cycle.score_nodes` has it; one score may come several times.
+
+        Equal nodes share the object that holds their scores, so a node costs a lookup.
+        """
         attempt = Attempt(state, self._views)
-        question, nodes = attempt.question, state.snapshot.nodes
-        is_short = attempt.are_kept and not state.allocated
-        fits, stale, answers = question.fitting, question.stale, question.answers
-        raw: dict[str, RawScores] = {}
+        question = attempt.question
+        groups: dict[int, list[str]] = {}
+        raw: dict[int, RawScores] = {}
         try:
-            for name in names:
-                if is_short and name in fits and name not in stale:
-                    scores = answers[name].scores
-                    if scores is not None:
-                        raw[name] = scores
-                        continue
-                node = nodes.get(name)
-                if node is None:
+            if state.allocated or not attempt.are_kept or self._old(question, names):
+                told = self._scored_in_turn(attempt, state, names)
+            else:
+                told = map(question.answers.get, names)
+            for name, answer in zip(names, told, strict=True):
+                if answer is None or answer.status is not SUCCESS:
                     continue
-                told: Told = attempt.answer(node)
-                if state.allocated:
-                    told = _with_allocated(state, node, told)
-                if told.status is SUCCESS:
-                    raw[name] = _raw_scores(state, node, told)
+                scores = answer.scores if answer.__class__ is Answer else None
+                if scores is None:
+                    scores = _raw_scores(state, state.snapshot.nodes[name], answer)
+                group = groups.get(id(scores))
+                if group is None:
+                    raw[id(scores)] = scores  # kept, so that nothing else gets its address
+                    groups[id(scores)] = [name]
+                else:
+                    group.append(name)
         finally:
             self._account(attempt, state)
         question.end_attempt()
-        return cycle.scaled(raw, self.environment.mode)
+        scaled = cycle.scaled(raw, self.environment.mode)
+        return [(scaled[key], group) for key, group in groups.items()]
+
+    @staticmethod
+    def _scored_in_turn(
+        attempt: Attempt, state: CycleState, names: Iterable[str]
+    ) -> Iterator[Told | None]:
+        for name in names:
+            node = state.snapshot.nodes.get(name)
+            if node is None:
+                yield None
+            else:
+                told = attempt.answer(node)
+                yield _with_allocated(state, node, told) if state.allocated else told
+
+    @staticmethod
+    def _old(question: Question, names: Sequence[str]) -> list[str]:
+        """The nodes to look at again before those named can be told of. Looking at a few others is cheaper than choosing."""
+        stale = question.stale
+        if len(stale) <= _FEW:
+            return list(stale)
+        return [name for name in names if name in stale]
 
     def decide(
         self, state: CycleState, max_searches: int | None = None
@@ -494,14 +525,22 @@ def _raw_scores(state: CycleState, node: NodeInfo, told: Told) -> RawScores:
         return cycle.raw_scores(state, node, told)
     scores = told.scores
     if scores is None:
-        found = told.found
-        devices = 0 if found is None else found.devices_score
-        if devices is None:
-            devices = cycle.device_score(state, node, _verdict(state, told))
-            is_of_the_view = state.environment.device_strategy in _OF_THE_VIEW
-            if found is not None and is_of_the_view and found.takes_own_devices:
-                found.devices_score = devices
-        scores = told.scores = cycle.scores_with(state, node, devices)
+        scores = told.scores = _scores_of(state, node, told)
+    return scores
+
+
+def _scores_of(state: CycleState, node: NodeInfo, told: Answer) -> RawScores:
+    found, environment = told.found, state.environment
+    if found is None:
+        return cycle.scores_with(state, node, 0)
+    if found.scores is not None and environment.mode is Mode.EXTENDER:
+        return found.scores  # devices alone count
+    if found.scores is not None:
+        return cycle.scores_with(state, node, found.scores.devices)
+    devices = cycle.device_score(state, node, _verdict(state, told))
+    scores = cycle.scores_with(state, node, devices)
+    if environment.device_strategy in _OF_THE_VIEW and found.takes_own_devices:
+        found.scores = scores
     return scores
 
 

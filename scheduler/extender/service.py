@@ -289,21 +289,22 @@ class ExtenderService:
 
     # --- prioritize, preempt ------------------------------------------------------------------------------------------
 
-    async def prioritize(self, args: FilterArgs) -> dict[str, int]:
-        """Score nodes that passed filter, 0-10. No claims: all the same."""
+    async def prioritize(self, args: FilterArgs) -> dict[int, list[str]]:
+        """Score nodes that passed filter: score, 0-10 -> nodes. No claims, or a node that does not fit now: 0."""
         names = args.node_names
 
-        def score(state: CycleState) -> Mapping[str, int]:
-            return self._engine.scores(state, names) if state.claims else {}
+        def score(state: CycleState) -> Sequence[tuple[int, Sequence[str]]]:
+            return self._engine.score_groups(state, names) if state.claims else ()
 
-        scores = await self._up_to_date(args.pod, names, score)
-        if isinstance(scores, Status):
-            scores = {}
-        # There are few different scores, and many nodes.
-        small = {
-            each: min(MAX_SCORE, max(0, round(each / MAX_SCORE))) for each in {0, *scores.values()}
-        }
-        return {name: small[scores.get(name, 0)] for name in names}
+        groups = await self._up_to_date(args.pod, names, score)
+        by_score: dict[int, list[str]] = {}
+        for score_, group in () if isinstance(groups, Status) else groups:
+            small = min(MAX_SCORE, max(0, round(score_ / MAX_SCORE)))
+            by_score.setdefault(small, []).extend(group)
+        if sum(map(len, by_score.values())) < len(names):
+            scored = {name for group in by_score.values() for name in group}
+            by_score.setdefault(0, []).extend(name for name in names if name not in scored)
+        return by_score
 
     async def preempt(self, args: PreemptArgs) -> dict[str, dict[str, Any]]:
         """Keep the nodes whose devices fit as things are: evicting the victims frees none of theirs.

@@ -169,17 +169,20 @@ def test_answers_have_the_names_kube_scheduler_reads():
         "FailedAndUnresolvableNodes": {},
         "Error": "no",
     }
-    assert json.loads(extender_v1.prioritize_result({"a": 10})) == [{"Host": "a", "Score": 10}]
+    assert json.loads(extender_v1.prioritize_result({10: ["a"]})) == [{"Host": "a", "Score": 10}]
     assert json.loads(extender_v1.bind_result()) == {"Error": ""}
 
 
 @given(st.dictionaries(st.text(), st.integers(0, extender_v1.MAX_PRIORITY)))
 def test_every_node_is_answered_with_its_score_whatever_its_name(scores):
-    answered = json.loads(extender_v1.prioritize_result(scores))
+    by_score: dict[int, list[str]] = {}
+    for name, score in scores.items():
+        by_score.setdefault(score, []).append(name)
+    answered = json.loads(extender_v1.prioritize_result(by_score))
     assert all(set(entry) == {"Host", "Score"} for entry in answered)
     assert sorted((entry["Host"], entry["Score"]) for entry in answered) == sorted(scores.items())
 
 
 def test_scores_outside_the_contract_are_a_bug():
     with pytest.raises(AssertionError):
-        extender_v1.prioritize_result({"a": 11})
+        extender_v1.prioritize_result({11: ["a"]})
