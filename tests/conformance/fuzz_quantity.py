@@ -1,6 +1,7 @@
 """Differential fuzzing of quantities: parsing, canonical text, rounding, comparing, adding."""
 
 import random
+from pathlib import Path
 
 from allocator.errors import QuantityError
 from allocator.quantity import Quantity
@@ -29,6 +30,9 @@ def text(rng: random.Random) -> str:
     if rng.random() < 0.02:
         out = out.replace("1", " ")
     return out + rng.choice(_SUFFIXES)
+
+
+RECORD = Path(__file__).parent / "recorded" / "quantity-1.37.jsonl"
 
 
 def question(rng: random.Random, name: str) -> Json:

@@ -375,6 +375,29 @@ def write_record(oracle: Oracle, alpha: Oracle) -> None:
     RECORD.write_text("\n".join(lines) + "\n")
 
 
+def check_record(oracle: Oracle, alpha: Oracle) -> int:
+    """Ask upstream afresh about the recorded objects; returns the number of other verdicts than recorded, or than ours."""
+    recorded, differences = load_record(), 0
+    for asked in recorded_questions():
+        answer, known = (
+            (alpha if "gates" in asked else oracle).ask(asked),
+            recorded.get(asked["id"]),
+        )
+        result = answer["result"] if _is_comparable(answer) else "not comparable"
+        problem = None
+        if known is None or known["question"] != fingerprint(asked):
+            problem = "not recorded (run with --record)"
+        elif known["result"] != result:
+            problem = f"the record says {known['result']}, upstream now {result}"
+        elif result != "not comparable":
+            problem = difference(asked, answer)
+        if problem is not None:
+            print(f"{asked['id']}: {problem}")
+            differences += 1
+    print(f"recorded objects: {len(recorded)}, differences: {differences}")
+    return differences
+
+
 def run(oracle: Oracle, alpha: Oracle, cases: int, seed: int, keep_going: int) -> bool:
     """Ask `cases` random questions; True when no verdict differs."""
     outcomes: Counter[str] = Counter()

@@ -1,7 +1,7 @@
 """Asks upstream afresh and compares: `python -m tests.conformance.run --cases 20000`.
 
-First every recorded case (the record must still be upstream's answer, and ours), then random cases, then random CEL
-expressions. Prints what differs and how often each feature and outcome occurred. Exit code 1 on any difference, or when a
+First every recorded case (the record must still be upstream's answer, and ours), then random cases; quantities, CEL
+expressions and API validation in the same way. Prints what differs and how often each feature and outcome occurred. Exit code 1 on any difference, or when a
 feature or outcome was too rare to mean anything.
 """
 
@@ -10,11 +10,20 @@ import json
 import sys
 
 from allocator.cel import Compiler
-from tests.conformance import fuzz, fuzz_cel, fuzz_quantity, fuzz_validate, record
+from tests.conformance import (
+    fuzz,
+    fuzz_cel,
+    fuzz_quantity,
+    fuzz_validate,
+    record,
+    record_cel,
+)
 from tests.conformance.answers import difference
 from tests.conformance.cases import questions
 from tests.conformance.ours import ours
 from tests.conformance.upstream import Oracle
+
+_NO_OBJECTS = -1
 
 
 def check_record(oracle: Oracle) -> int:
@@ -59,6 +68,32 @@ def check_corpus(oracle: Oracle) -> int:
     return differences
 
 
+def check_letters(oracle: Oracle) -> int:
+    """Ask the recorded random pairs and corners afresh; returns the number of wrong letters in the record."""
+    differences = total = 0
+    for name in record_cel.RECORDS:
+        for asked, letter in zip(record_cel.questions(name), record_cel.read(name), strict=True):
+            total += 1
+            if letter == "?":
+                continue
+            fresh = oracle.ask(asked)["result"]
+            if record_cel.LETTERS.get(fresh, "v") != letter:
+                print(f"{asked['id']}: the record says {letter}, upstream now {fresh}")
+                differences += 1
+    print(f"recorded CEL verdicts: {total}, differences from the record: {differences}")
+    return differences
+
+
+def check_quantities(oracle: Oracle) -> int:
+    """Ask the recorded quantities afresh; returns the number of wrong answers in the record."""
+    entries = [json.loads(line) for line in fuzz_quantity.RECORD.read_text().splitlines()]
+    wrong = [entry for entry in entries if oracle.ask(entry["question"]) != entry["answer"]]
+    for entry in wrong:
+        print(f"{entry['question']}: the record says {entry['answer']}, upstream now differs")
+    print(f"recorded quantities: {len(entries)}, differences from the record: {len(wrong)}")
+    return len(wrong)
+
+
 def write_record(oracle: Oracle) -> None:
     """Ask every case twice and write the record; an answer that varies cannot be recorded."""
     entries = []
@@ -77,8 +112,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--cel", type=int, default=None, help="random CEL pairs (default: as --cases)"
     )
-    parser.add_argument("--objects", type=int, default=0,
-                        help="random objects for validation (builds a larger program)")  # fmt: skip
+    parser.add_argument("--objects", type=int, default=None,
+                        help="random objects for validation (default: a tenth of the cases); -1: do not build that program, "
+                             "which needs all of k8s.io/kubernetes")  # fmt: skip
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--record", action="store_true", help="write the record instead of checking"
@@ -90,7 +126,7 @@ def main(arguments: list[str]) -> int:
     with Oracle("allocate") as oracle:
         if options.record:
             write_record(oracle)
-            if options.objects:
+            if options.objects != _NO_OBJECTS:
                 with (
                     Oracle(program="validate") as validation,
                     fuzz_validate.alpha_oracle() as alpha,
@@ -100,15 +136,19 @@ def main(arguments: list[str]) -> int:
         failed = check_record(oracle) > 0
         failed |= not fuzz.run(oracle, Compiler(), options.cases, options.seed, options.keep_going)
     with Oracle("quantity") as oracle:
+        failed |= check_quantities(oracle) > 0
         failed |= not fuzz_quantity.run(oracle, options.cases, options.seed, options.keep_going)
     with Oracle("cel") as oracle:
         pairs = options.cases if options.cel is None else options.cel
         failed |= check_corpus(oracle) > 0
+        failed |= check_letters(oracle) > 0
         failed |= not fuzz_cel.run(oracle, pairs, options.seed, options.keep_going)
-    if options.objects:
+    if options.objects != _NO_OBJECTS:
+        objects = options.cases // 10 if options.objects is None else options.objects
         with Oracle(program="validate") as oracle, fuzz_validate.alpha_oracle() as alpha:
+            failed |= fuzz_validate.check_record(oracle, alpha) > 0
             failed |= not fuzz_validate.run(
-                oracle, alpha, options.objects, options.seed, options.keep_going
+                oracle, alpha, objects, options.seed, options.keep_going
             )
     return 1 if failed else 0
 

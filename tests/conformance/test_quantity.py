@@ -1,16 +1,14 @@
 """Quantities against upstream's recorded answers."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-from tests.conformance.fuzz_quantity import difference
+from tests.conformance.fuzz_quantity import RECORD, difference
 
 pytestmark = pytest.mark.conformance
 
-_RECORD = Path(__file__).parent / "recorded" / "quantity-1.37.jsonl"
-_ENTRIES = [json.loads(line) for line in _RECORD.read_text().splitlines()]
+_ENTRIES = [json.loads(line) for line in RECORD.read_text().splitlines()]
 
 
 @pytest.mark.parametrize(
