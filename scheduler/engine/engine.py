@@ -410,6 +410,9 @@ class Engine:
         """
         attempt = Attempt(state, self._views)
         is_fresh = bool(state.allocated)  # allocated claims are looked at afresh on every node
+        # This is the inner loop of scheduling: a known answer costs two lookups.
+        question, is_kept = attempt.question, attempt.are_kept
+        answers, stale = question.answers, question.stale
         told: dict[str, Told] = {}
         found = 0
         is_cut = False
@@ -424,7 +427,8 @@ class Engine:
                 if node is None:
                     told[name] = cycle.UNKNOWN_NODE
                     continue
-                answer: Told = attempt.answer(node)
+                known = answers.get(name) if is_kept and name not in stale else None
+                answer: Told = attempt.look(node) if known is None else known
                 if is_fresh:
                     answer = _with_allocated(state, node, answer)
                 told[name] = answer
@@ -457,7 +461,10 @@ class Engine:
         nodes = state.snapshot.nodes
         first: dict[RawScores, str] = {}
         for name, told in fitting.items():
-            first.setdefault(_raw_scores(state, nodes[name], told), name)
+            scores = told.scores if told.__class__ is Answer else None
+            if scores is None:
+                scores = _raw_scores(state, nodes[name], told)
+            first.setdefault(scores, name)
         weighed = cycle.weigh(first, self.environment.mode)
         return first[max(first, key=weighed.__getitem__)]
 
