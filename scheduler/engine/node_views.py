@@ -128,7 +128,7 @@ class NodeViews:
         if changed is None:
             self._stale = set(self._views)
         elif changed:
-            self._stale |= changed
+            self._stale = self._stale | changed if self._stale else set(changed)
         return shared
 
     def of(self, node: Node, devices: Snapshot, shared: SharedParts) -> NodeView:

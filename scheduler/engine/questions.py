@@ -211,7 +211,8 @@ class Question:
             self._forget_nodes_not_in(snapshot)
             self.stale = set(snapshot.nodes)
         elif changed:
-            self.stale |= changed
+            # A new set: one that was large once is slow to walk through for ever.
+            self.stale = self.stale | changed if self.stale else set(changed)
         return True
 
     def _forget_nodes_not_in(self, snapshot: ClusterSnapshot) -> None:
