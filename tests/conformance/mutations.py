@@ -18,8 +18,9 @@ from typing import NamedTuple
 _ROOT = Path(__file__).parents[2]
 _TESTS = ("tests/allocator",)
 _SECONDS = 30
-_CAUGHT = ("caught", "caught (never ends)")
-_VERDICTS = {0: "SURVIVED", 1: _CAUGHT[0], -signal.SIGXCPU: _CAUGHT[1], -signal.SIGKILL: _CAUGHT[1]}
+_CAUGHT = "caught"
+_TOO_LONG = "NOT CAUGHT IN TIME"  # the tests run on, or never end
+_VERDICTS = {0: "SURVIVED", 1: _CAUGHT, -signal.SIGXCPU: _TOO_LONG, -signal.SIGKILL: _TOO_LONG}
 _COPIED = ("allocator", "scheduler", "tests", "pyproject.toml")
 
 
@@ -110,8 +111,6 @@ MUTATIONS = (
              "self._fractional = False"),
     Mutation("gate of binding conditions ignored by the search", "search.py", "self._binding = features.binding",
              "self._binding = True"),
-    Mutation("gate of binding conditions ignored by the result", "result.py",
-             "(device.binding_conditions or None) if rules.binding else None", "(device.binding_conditions or None)"),
     Mutation("gate of groups hides no pool", "pools.py", "return not rules.groups and facts_of(prepared).uses_groups", "return False"),
     Mutation("gate of partitions ignored by pools", "pools.py", "    if not rules.partitionable:\n        spec =",
              "    if rules is None:\n        spec ="),
@@ -171,7 +170,7 @@ def main(tests: Sequence[str]) -> int:
             verdict = _VERDICTS.get(code, f"tests did not run (exit code {code})")
             counted = f"{number:2} of {len(MUTATIONS)}"
             print(f"{counted} {mutation.what:<63} {seconds:6.1f} s  {verdict}", flush=True)
-            if verdict not in _CAUGHT:
+            if verdict != _CAUGHT:
                 survived.append(mutation.what)
     print(
         f"{len(MUTATIONS) - len(survived)} of {len(MUTATIONS)} mutations caught, {len(survived)} survived"
