@@ -24,6 +24,7 @@ from scheduler.extender.service import ExtenderService, ServiceError
 
 _log: Final = logging.getLogger(__name__)
 
+_MOST_DIGITS: Final = 18  # of a length; reading many more is an error in Python
 Handler = Callable[[bytes], Awaitable[bytes]]
 Observe = Callable[[str, int, float], None]
 Scope = MutableMapping[str, Any]
@@ -163,7 +164,7 @@ async def _read(headers: Iterable[tuple[bytes, bytes]], receive: Receive, limit:
             length = length or value
     if media_type != b"application/json":
         raise MediaTypeError
-    if length.isdigit() and int(length) > limit:
+    if length.isdigit() and (len(length) > _MOST_DIGITS or int(length) > limit):
         raise _too_large(limit)
     chunks: list[bytes] = []
     size = 0

@@ -319,6 +319,14 @@ async def test_bodies_that_make_no_sense_are_refused(here: World, verb: str, bod
     assert (await extender.filter("p", "node-1"))["NodeNames"] == ["node-1"]
 
 
+@pytest.mark.parametrize("length", ["5000000", "9" * 30, "9" * 5000])
+async def test_a_body_that_is_announced_as_too_large_is_not_read(here: World, length: str) -> None:
+    extender = Extender(here)
+    headers = {**JSON, "content-length": length}
+    response = await extender.http.post("/filter", content=b"{}", headers=headers)
+    assert response.status_code == 413
+
+
 async def test_only_post_of_json_is_accepted(here: World) -> None:
     extender = Extender(here)
 
