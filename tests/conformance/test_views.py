@@ -40,7 +40,7 @@ def cel():
 
 def twin_of(question: Json) -> Json:
     """The same question about a node whose devices differ in names and in an attribute that is not read."""
-    twin = json.loads(json.dumps(question))  # nothing of it may be there twice by reference
+    twin: Json = json.loads(json.dumps(question))  # nothing of it may be there twice by reference
     for each in twin.get("slices") or ():
         for number, device in enumerate(each["spec"].get("devices") or ()):
             device["name"] += _SUFFIX
