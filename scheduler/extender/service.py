@@ -8,6 +8,7 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from allocator.model.meta import ObjectMeta
@@ -39,6 +40,7 @@ PreFilter = Callable[[Pod, ClusterCache, Environment], CycleState | Status]
 FilterNode = Callable[[CycleState, NodeInfo], NodeVerdict]
 
 STEP_SECONDS: Final = 0.008  # that looking at nodes may hold up the event loop
+SLICE_NODES: Final = 250  # likewise, where each of them is looked at afresh
 STEP_NODES: Final = 16  # looked at between two looks at the clock
 DELAY_SECONDS: Final = 5.0
 MAX_SCORE: Final = 10
@@ -182,7 +184,30 @@ class ExtenderService:
                 return state, None
             return state, self._engine.filter_nodes(state, names)
 
+        if len(names) > SLICE_NODES:
+            state = self._engine.pre_filter(args.pod, self._cache)
+            if isinstance(state, CycleState) and state.allocated:
+                result = await self._in_slices(state, names)
+                if self._holds is None or self._cache.snapshot() is state.snapshot:
+                    return state, result
         return await self._up_to_date(args.pod, names, decide)
+
+    async def _in_slices(self, state: CycleState, names: Sequence[str]) -> FilterResult:
+        """Look at the nodes of one snapshot, slice by slice: allocated claims are looked at afresh on every node.
+
+        Raises:
+            ServiceError: the time is over.
+        """
+        deadline = self._deadline()
+        verdicts: dict[str, NodeVerdict] = {}
+        for start in range(0, len(names), SLICE_NODES):
+            some = names[start : start + SLICE_NODES]
+            part = await self._patiently(partial(self._engine.filter_nodes, state, some), deadline)
+            verdicts.update(part.verdicts)
+            if any(verdict.ends_attempt for verdict in part.verdicts.values()):
+                break
+            await asyncio.sleep(0)
+        return cycle.conclude(verdicts, total=len(names))
 
     async def _up_to_date(
         self, pod: Pod, names: Sequence[str], decide: Callable[[CycleState], _T]
@@ -294,7 +319,8 @@ class ExtenderService:
         names = args.node_names
 
         def score(state: CycleState) -> Sequence[tuple[int, Sequence[str]]]:
-            return self._engine.score_groups(state, names) if state.claims else ()
+            # A pod that needs no more devices likes all nodes that passed filter alike.
+            return self._engine.score_groups(state, names) if state.unallocated else ()
 
         groups = await self._up_to_date(args.pod, names, score)
         by_score: dict[int, list[str]] = {}
