@@ -21,6 +21,7 @@ from scheduler.cache.cluster import ClusterCache
 from scheduler.clock import Clock
 from scheduler.engine.engine import Engine
 from scheduler.extender.holds import Holds
+from scheduler.extender.lag import OURS_IS_BEHIND, until_claims_are_known
 from scheduler.extender.shortlist import best_nodes, may_shorten
 from scheduler.extender.wakeup import WakeUp
 from scheduler.framework.cycle_state import (
@@ -50,11 +51,6 @@ READ_SECONDS: Final = (
 _NAME: Final = re.compile(
     r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 )  # what the API server accepts, near enough
-
-
-# kube-scheduler's PreEnqueue asks about no pod whose claims it does not know. If we do not know them, our watch is behind
-# its own, and the event that would wake the pod has been there: an error brings it back, a refusal would park it.
-_OURS_IS_BEHIND: Final = frozenset({ReasonKind.CLAIM_NOT_FOUND, ReasonKind.CLAIM_NOT_CREATED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +151,7 @@ class ExtenderService:
             self._holds.release_expired()
             self._holds.release(args.pod.metadata.uid)
         since = 0 if self._wakeup is None else self._wakeup.changes
+        await until_claims_are_known(args.pod, self._cache, self._clock)
         try:
             answer = await self._decide(args)
         except ServiceError as problem:
@@ -280,7 +277,7 @@ class ExtenderService:
         return best_nodes(feasible, self._engine.scores(state, feasible), most)
 
     def _refused(self, pod: Pod, status: Status, names: Sequence[str], since: int) -> FilterAnswer:
-        if status.code is Code.ERROR or (status.reason and status.reason.kind in _OURS_IS_BEHIND):
+        if status.code is Code.ERROR or (status.reason and status.reason.kind in OURS_IS_BEHIND):
             return FilterAnswer(error=status.message)
         self._note_rejection(pod, since)
         return FilterAnswer(unresolvable=dict.fromkeys(names, status.message))
@@ -362,6 +359,9 @@ class ExtenderService:
         joined = await self._join(args)
         if joined is not None:
             return joined
+        known = self._cache.pod(args.pod_uid)
+        if known is not None:
+            await until_claims_are_known(known, self._cache, self._clock)
         pod = await self._newest_pod(args)
         if isinstance(pod, BindOutcome):
             return pod
