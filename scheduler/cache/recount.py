@@ -10,7 +10,7 @@ from allocator.model.claims import AllocationResult
 from allocator.snapshot import AllocatedState
 from scheduler.cache.allocated import AllocatedIndex
 from scheduler.cache.nodes import NodeIndex
-from scheduler.model import NodeInfo, NodeObject, Pod
+from scheduler.model import ClaimRecord, NodeInfo, NodeObject, Pod
 
 T = TypeVar("T")
 _STEP: Final = 500  # objects; about 3 ms
@@ -18,7 +18,7 @@ _STEP: Final = 500  # objects; about 3 ms
 
 def recount_devices(
     state: AllocatedState,
-    written: Mapping[str, AllocationResult],
+    claims: Sequence[ClaimRecord],
     held: Mapping[str, Sequence[AllocationResult]],
     *,
     consumable_capacity: bool,
@@ -27,7 +27,7 @@ def recount_devices(
 
     Args:
         state: what the index says.
-        written: claim UID -> `status.allocation` of every allocated claim.
+        claims: all there are.
         held: claim UID -> allocations in flight.
         consumable_capacity: as for the index.
 
@@ -35,8 +35,8 @@ def recount_devices(
         differences found in each step, as texts; empty if the index is right.
     """
     fresh = AllocatedIndex(consumable_capacity=consumable_capacity)
-    for number, (uid, allocation) in enumerate(written.items()):
-        fresh.set_written(uid, allocation, None)
+    for number, record in enumerate(claims):
+        fresh.set_written(record.claim.metadata.uid, record.claim.status.allocation, None)
         if number % _STEP == _STEP - 1:
             fresh.state()
             yield []
@@ -54,14 +54,16 @@ def recount_devices(
 def recount_nodes(
     infos: Mapping[str, NodeInfo],
     nodes: Sequence[NodeObject],
-    pods: Mapping[str, tuple[Pod, str]],
+    pods: Sequence[Pod],
+    assumed: Mapping[str, tuple[Pod, str]],
 ) -> Iterator[list[str]]:
     """Compare what runs on nodes with the pods.
 
     Args:
         infos: what the index says.
         nodes: all there are.
-        pods: UID -> pod and the node it counts on.
+        pods: all there are.
+        assumed: UID -> pod and the node it counts on, for pods being bound.
 
     Yields:
         differences found in each step, as texts; empty if the index is right.
@@ -72,11 +74,14 @@ def recount_nodes(
         if number % _STEP == _STEP - 1:
             fresh.infos()
             yield []
-    for number, (pod, node_name) in enumerate(pods.values()):
-        fresh.put_pod(pod, node_name)
+    for number, pod in enumerate(pods):
+        if pod.spec.node_name and not pod.is_terminal:
+            fresh.put_pod(pod, pod.spec.node_name)
         if number % _STEP == _STEP - 1:
             fresh.infos()
             yield []
+    for pod, node_name in assumed.values():
+        fresh.put_pod(pod, node_name)
     expected = fresh.infos()
     for names in _chunks(infos.keys() | expected.keys()):
         yield [
