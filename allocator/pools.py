@@ -62,10 +62,17 @@ class Candidate:
         "waits",
     )
 
-    def __init__(self, prepared: PreparedSlice, facts: "SliceFacts", index: int) -> None:
-        spec = prepared.slice.spec
-        device = (spec.devices or ())[index]
-        self.device: Device = device
+    def __init__(
+        self,
+        prepared: PreparedSlice,
+        facts: "SliceFacts",
+        index: int,
+        device: Device,
+        *,
+        selects_node: bool,
+        skips: bool,
+    ) -> None:
+        self.device = device
         self.id = prepared.device_ids[index]
         self.index = index
         self.prepared = prepared
@@ -78,8 +85,8 @@ class Candidate:
             self.blocking_taints = tuple(t for t in device.taints if t.effect in _BLOCKING_EFFECTS)
         self._problem: str | bool | None = False  # not looked for
         self.waits = bool(device.binding_conditions)
-        self.selects_node = bool(spec.per_device_node_selection)
-        self.skips = bool(spec.skip_node_operations)
+        self.selects_node = selects_node
+        self.skips = skips
 
     @property
     def problem(self) -> str | None:
@@ -103,10 +110,16 @@ class SliceFacts:
     __slots__ = ("_prepared", "_values", "candidates", "last_pool", "rows", "uses_groups")
 
     def __init__(self, prepared: PreparedSlice) -> None:
-        devices = prepared.slice.spec.devices or ()
+        spec = prepared.slice.spec
+        selects_node, skips = bool(spec.per_device_node_selection), bool(spec.skip_node_operations)
         self._prepared = prepared
         self._values: dict[tuple[int, bool], DeviceValues] = {}
-        self.candidates = tuple(Candidate(prepared, self, index) for index in range(len(devices)))
+        self.candidates = tuple(
+            [
+                Candidate(prepared, self, index, device, selects_node=selects_node, skips=skips)
+                for index, device in enumerate(spec.devices or ())
+            ]
+        )
         self.rows: dict[Any, list[Any]] = {}
         self.uses_groups = any(
             entry.compatibility_groups

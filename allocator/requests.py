@@ -35,6 +35,7 @@ from allocator.quantity import Quantity
 MAX_RESULTS: Final = 32
 """Devices that one claim can hold (AllocationResultsMaxSize)."""
 
+_NOTHING: Final[frozenset[object]] = frozenset()
 _MISSING: Final = DeviceAttribute()
 _ASKED_AT_FIRST: Final = 16  # devices that are evaluated before looking up is worth its price
 _MOST_KNOWN: Final = 4_096  # different devices whose selector results are remembered for a question
@@ -222,7 +223,8 @@ class _Preparation:
                             )
                         )
                 total = self._count(claim, requests[-1], total)
-            constraints.extend(self._constraint(claim, spec) for spec in specs)
+            if specs:
+                constraints.extend([self._constraint(claim, spec) for spec in specs])
         except _ProblemError as error:
             self.problem = error.reason
         self.claims.append(
@@ -231,11 +233,10 @@ class _Preparation:
         return self.problem is None
 
     def _check_gates(self, claim: ResourceClaim, request: DeviceRequest) -> None:
-        where = f"claim {claim.key}, request {request.name}"
         if request.first_available and not self._features.prioritized_list:
             raise _ProblemError(
                 ReasonKind.FEATURE_DISABLED,
-                f"{where}: firstAvailable needs feature gate DRAPrioritizedList",
+                f"claim {claim.key}, request {request.name}: firstAvailable needs feature gate DRAPrioritizedList",
                 claim.metadata.name,
                 request.name,
             )
@@ -248,7 +249,7 @@ class _Preparation:
         if any(capacity is not None for capacity in wanted):
             raise _ProblemError(
                 ReasonKind.FEATURE_DISABLED,
-                f"{where}: a capacity request needs feature gate DRAConsumableCapacity",
+                f"claim {claim.key}, request {request.name}: a capacity request needs feature gate DRAConsumableCapacity",
                 claim.metadata.name,
                 request.name,
             )
@@ -314,9 +315,11 @@ class _Preparation:
             tolerations=spec.tolerations,
             capacity=capacity,
             derived={entry.name: entry.expression for entry in spec.derived_attributes or ()},
-            constraints=tuple(
+            constraints=()
+            if not claim.spec.devices.constraints
+            else tuple(
                 number
-                for number, constraint in enumerate(claim.spec.devices.constraints or ())
+                for number, constraint in enumerate(claim.spec.devices.constraints)
                 if not constraint.requests
                 or name in constraint.requests
                 or plain in constraint.requests
@@ -326,7 +329,9 @@ class _Preparation:
             capacity_question=(
                 "capacity",
                 self._features.fractional_capacity_range,
-                frozenset((key, q.nanos, q.format) for key, q in (capacity or {}).items()),
+                frozenset((key, q.nanos, q.format) for key, q in capacity.items())
+                if capacity
+                else _NOTHING,
             ),
         )
 
@@ -343,7 +348,7 @@ class _Preparation:
                 ReasonKind.FEATURE_DISABLED,
                 "derived attributes need feature gate DRADerivedAttributes",
             )
-        elif any(selector.cel is None for selector in spec.selectors or ()):
+        elif spec.selectors and any(selector.cel is None for selector in spec.selectors):
             problem = (ReasonKind.INVALID_CLAIM, "a selector has no CEL expression")
         elif (
             isinstance(spec, ExactDeviceRequest)
@@ -429,7 +434,9 @@ def reads_of(prepared: PreparedClaims) -> frozenset[Read] | None:
 
 
 def _expressions(selectors: Sequence[DeviceSelector] | None) -> tuple[str | None, ...]:
-    return tuple(None if s.cel is None else s.cel.expression for s in selectors or ())
+    if not selectors:
+        return ()
+    return tuple([None if s.cel is None else s.cel.expression for s in selectors])
 
 
 def too_many(claim: ResourceClaim, request: str) -> Reason:

@@ -274,7 +274,7 @@ class ExtenderService:
         feasible = result.feasible
         if len(feasible) <= most:
             return feasible
-        return best_nodes(feasible, self._engine.scores(state, feasible), most)
+        return best_nodes(feasible, self._engine.score_groups(state, feasible), most)
 
     def _refused(self, pod: Pod, status: Status, names: Sequence[str], since: int) -> FilterAnswer:
         if status.code is Code.ERROR or (status.reason and status.reason.kind in OURS_IS_BEHIND):

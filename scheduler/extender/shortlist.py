@@ -5,7 +5,8 @@ ours alone. Not to be used with another extender after us, which might refuse ju
 Source: `architecture.md` 5, `filterShortlist`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from scheduler.model import Pod
@@ -38,7 +39,25 @@ def _is_soft(constraint: Any) -> bool:
     return isinstance(constraint, dict) and constraint.get("whenUnsatisfiable") == "ScheduleAnyway"
 
 
-def best_nodes(names: Sequence[str], scores: Mapping[str, int], most: int) -> tuple[str, ...]:
-    """The best nodes by our score, at most so many, in the order they were asked about; equals: the first ones."""
-    best = set(sorted(names, key=lambda name: -scores[name])[:most])
-    return tuple(name for name in names if name in best)
+def best_nodes(
+    names: Sequence[str], groups: Iterable[tuple[int, Sequence[str]]], most: int
+) -> Sequence[str]:
+    """The best nodes by our score, at most so many, in the order they were asked about; equals: the first ones.
+
+    Args:
+        names: of all nodes that fit.
+        groups: their names by score, higher is better; one score may come several times.
+        most: how many.
+    """
+    by_score: dict[int, set[str]] = {}
+    for score, group in groups:
+        by_score.setdefault(score, set()).update(group)
+    best: set[str] = set()
+    for score in sorted(by_score, reverse=True):
+        room = most - len(best)
+        equals = by_score[score]
+        if len(equals) > room:
+            best.update(islice((name for name in names if name in equals), room))
+            break
+        best |= equals
+    return [name for name in names if name in best]

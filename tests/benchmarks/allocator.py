@@ -254,10 +254,13 @@ def cold(case: Case, oracle: Oracle) -> dict[str, Pair]:
     question = case.question()
     seconds: list[float] = []
     upstream: list[float] = []
+    count = 1
     for _ in range(ROUNDS):
-        samples = _samples(lambda: _search(question))
+        samples = _samples(question, count)
+        # The first round tells how many there is time for.
+        count = max(1, min(MOST_SAMPLES, int(SAMPLING_SECONDS / max(s for _, s in samples))))
         seconds += [taken for _, taken in samples]
-        answer = oracle.ask(case.question(repeat=len(samples)))
+        answer = oracle.ask(case.question(repeat=max(len(samples), 3)))
         upstream.append(answer["timing"]["allocateNanoseconds"] / 1e6)
         problem = difference(answer, answer_of(samples[-1][0]))
         if problem is not None:
@@ -265,38 +268,40 @@ def cold(case: Case, oracle: Oracle) -> dict[str, Pair]:
     return {"cold": Pair(median(seconds) * 1e3, median(upstream))}
 
 
-def _samples(sample: Callable[[], tuple[Outcome, float]]) -> list[tuple[Outcome, float]]:
-    """Outcomes with their seconds, of one round."""
-    samples = [sample()]
-    spent = samples[0][1]
-    while len(samples) < MOST_SAMPLES and spent < SAMPLING_SECONDS:
-        samples.append(sample())
-        spent += samples[-1][1]
-    return samples
-
-
-def _search(question: Json) -> tuple[Outcome, float]:
-    """One search in objects that are decoded afresh, so that no memo of any kind can know them."""
-    typed = decode(question)
-    features = features_of(typed.features)
-    snapshot, where = snapshot_of(typed, features), node_of(typed.node)
-    compiler = compiled(question)
-    # As timeit does: collecting what was decoded before is not the search's work, in Go neither.
+def _samples(question: Json, count: int) -> list[tuple[Outcome, float]]:
+    """Outcomes with their seconds, one after the other as upstream's: each in objects of its own, decoded before."""
+    asked = [_Asked(question) for _ in range(count)]
+    # As timeit does: collecting what was decoded is not the search's work, in Go neither.
     gc.collect()
     gc.disable()
     try:
+        return [each.search() for each in asked]
+    finally:
+        gc.enable()
+
+
+class _Asked:
+    """A question in objects that no memo of any kind can know."""
+
+    def __init__(self, question: Json) -> None:
+        typed = decode(question)
+        self._claims = typed.claims
+        self._features = features_of(typed.features)
+        self._snapshot, self._node = snapshot_of(typed, self._features), node_of(typed.node)
+        self._compiler = compiled(question)
+
+    def search(self) -> tuple[Outcome, float]:
+        """The outcome, and the seconds it took."""
         began = time.perf_counter()
         outcome = allocate(
-            typed.claims,
-            where,
-            snapshot,
-            features=features,
-            cel=compiler,
+            self._claims,
+            self._node,
+            self._snapshot,
+            features=self._features,
+            cel=self._compiler,
             new_share_id=share_ids(),
         )
         return outcome, time.perf_counter() - began
-    finally:
-        gc.enable()
 
 
 def compiled(question: Json) -> Compiler:
