@@ -19,14 +19,14 @@ from allocator.snapshot import PreparedSlice
 _NO_POOL: Final = ResourcePool()
 
 
-def _exactly(value: Any) -> str:
-    """A quantity with all that arithmetic and expressions may see of it; its text alone does not tell 1.5 from 1500m."""
+def exactly(value: Any) -> str:
+    """An encoder's hook: a quantity with all that arithmetic and expressions may see of it; its text alone does not tell 1.5 from 1500m."""
     if isinstance(value, Quantity):
         return f"{value.nanos} {value.format} {value.exponent} {value.small}"
     raise NotImplementedError(type(value).__name__)
 
 
-_ENCODER: Final = msgspec.json.Encoder(enc_hook=_exactly)
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=exactly)
 
 
 def encoded(value: object) -> bytes:

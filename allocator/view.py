@@ -7,6 +7,7 @@ Source: `architecture.md` 5.1.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -36,7 +37,8 @@ class NodeView(msgspec.Struct, frozen=True, eq=False):
         node: labels and features.
         pools: that have slices for the node, in search order.
         structure: what the pools are and what is read of the node.
-        usage: what is in use of each pool, then how many devices of the node's own pools (scores read that).
+        usage: what is in use of each pool, then what scores count besides: how many devices of the node's own pools,
+            and how many of other pools that searches do not see (of old generations, for instance).
         columns: driver and columns of each slice that a selector may be asked about.
         own_names: the pools of the node's own slices, with the names of all their devices.
     """
@@ -80,18 +82,21 @@ class UsageKeys:
     __slots__ = ("_last",)
 
     def __init__(self) -> None:
-        self._last: dict[PoolID, tuple[Pool, PoolUsage, UsageKey]] = {}
+        self._last: dict[PoolID, tuple[Pool, PoolUsage, object, UsageKey, int]] = {}
 
-    def of(self, pool: Pool, usage: PoolUsage) -> UsageKey:
-        """The key of one pool."""
+    def of(
+        self, pool: Pool, usage: PoolUsage, slices: Sequence[PreparedSlice]
+    ) -> tuple[UsageKey, int]:
+        """The key of one pool, and how many devices in use are in its slices, but have no place in the pool."""
         if usage is NOTHING_USED:
-            return None
+            self._last.pop(pool.id, None)
+            return None, 0
         last = self._last.get(pool.id)
-        if last is not None and last[0] is pool and last[1] is usage:
-            return last[2]
-        key = _usage_key(pool, usage)
-        self._last[pool.id] = (pool, usage, key)
-        return key
+        if last is not None and last[0] is pool and last[1] is usage and last[2] is slices:
+            return last[3], last[4]
+        key, unseen = _usage_key(pool, usage), _unseen(pool, usage, slices)
+        self._last[pool.id] = (pool, usage, slices, key, unseen)
+        return key, unseen
 
     def keep(self, pools: Iterable[PoolID]) -> None:
         """Forget all other pools."""
@@ -103,17 +108,28 @@ class UsageKeys:
 
 
 def _usage_key(pool: Pool, usage: PoolUsage) -> UsageKey:
-    """Devices in use as a bitset over places, devices of other nodes' slices (counters) behind the node's own."""
+    """Devices in use as a bitset over places, devices of other nodes' slices (counters) behind the node's own.
+
+    A name that is there several times, which only slices of different nodes can bring about, is in use everywhere.
+    """
     places: Mapping[str, int] = pool.positions
+    twice: dict[str, int] = {}
     if pool.elsewhere:
         places = dict(places)
+        number = len(places)
         for prepared in pool.elsewhere:
             for device in prepared.device_ids:
-                places.setdefault(device.device, len(places))
-    devices, shares = _bits(usage.devices, places), _bits(usage.shares, places)
+                if places.setdefault(device.device, number) != number:
+                    twice[device.device] = twice.get(device.device, 0) | 1 << number
+                number += 1
+    devices, shares = _bits(usage.devices, places, twice), _bits(usage.shares, places, twice)
     consumed = tuple(
         sorted(
-            (places[name], tuple(sorted((of, amount.nanos) for of, amount in amounts.items())))
+            (
+                places[name],
+                twice.get(name, 0),
+                tuple(sorted((of, amount.nanos) for of, amount in amounts.items())),
+            )
             for name, amounts in usage.consumed.items()
             if name in places
         )
@@ -121,13 +137,23 @@ def _usage_key(pool: Pool, usage: PoolUsage) -> UsageKey:
     return (devices, shares, consumed) if devices or shares or consumed else None
 
 
-def _bits(names: Iterable[str], places: Mapping[str, int]) -> int:
+def _bits(names: Iterable[str], places: Mapping[str, int], twice: Mapping[str, int]) -> int:
     bits = 0
     for name in names:
         place = places.get(name)
         if place is not None:
-            bits |= 1 << place
+            bits |= 1 << place | twice.get(name, 0)
     return bits
+
+
+def _unseen(pool: Pool, usage: PoolUsage, slices: Sequence[PreparedSlice]) -> int:
+    places = pool.positions
+    names = {
+        name for name in chain(usage.devices, usage.shares, usage.consumed) if name not in places
+    }
+    if names:
+        names &= {device.device for prepared in slices for device in prepared.device_ids}
+    return len(names)
 
 
 def view_of(
@@ -149,7 +175,7 @@ def view_of(
         node=node,
         pools=tuple(pools),
         structure=_structure(node, pools, own_names, slices, interner),
-        usage=usage_of(pools, own_names, in_use, usage_keys),
+        usage=usage_of(pools, own_names, slices, in_use, usage_keys),
         columns=tuple(
             (prepared.pool_id.driver, columns_of(prepared, interner).attributes)
             for pool in pools
@@ -162,11 +188,16 @@ def view_of(
 def usage_of(
     pools: Sequence[Pool],
     own_names: Mapping[PoolID, frozenset[str]],
+    slices: SliceIndex,
     in_use: AllocatedState,
     usage_keys: UsageKeys,
 ) -> tuple[Any, ...]:
     """What is in use of a node's pools, as part of a key."""
-    found: list[Any] = [usage_keys.of(pool, in_use.usage(pool.id)) for pool in pools]
+    found: list[Any] = []
+    for pool in pools:
+        usage = in_use.usage(pool.id)
+        key, unseen = usage_keys.of(pool, usage, slices.in_pool(pool.id))
+        found.append((key, unseen) if unseen and pool.id not in own_names else key)
     busy = 0
     for pool_id, names in own_names.items():
         usage = in_use.usage(pool_id)
@@ -184,14 +215,9 @@ def _structure(
     interner: Interner,
 ) -> Interned:
     """What the pools of a node are, whatever is asked and whatever is in use."""
-    selects = skips = maps = False
+    selects = skips = False
     parts: list[Any] = []
     for pool in pools:
-        # Whether such a device may be used is asked of all slices of its pool, old generations too.
-        maps = maps or any(
-            columns_of(prepared, interner).maps_node_resources
-            for prepared in slices.in_pool(pool.id)
-        )
         for prepared in pool.slices:
             spec = prepared.slice.spec
             selects = selects or bool(spec.per_device_node_selection)
@@ -204,6 +230,7 @@ def _structure(
                 tuple(_slice_part(prepared, node, interner) for prepared in pool.slices),
                 tuple(columns_of(prepared, interner).frame for prepared in pool.elsewhere),
                 encoded(pool.counter_sets) if pool.counter_sets else b"",
+                _mapped(pool, slices, interner),
             )
         )
     return interner.of(
@@ -212,10 +239,21 @@ def _structure(
             # Devices that choose their nodes read name and labels; nothing else does once pools are gathered.
             (node.name, tuple(sorted(node.labels.items()))) if selects else None,
             node.declared_features if skips else None,
-            node.name if maps else None,
             sum(map(len, own_names.values())),
         )
     )
+
+
+def _mapped(pool: Pool, slices: SliceIndex, interner: Interner) -> tuple[int, ...]:
+    """Places of devices that count in resources of their node: any slice of the pool may say so, old generations too."""
+    names = {
+        device.name
+        for prepared in slices.in_pool(pool.id)
+        if columns_of(prepared, interner).maps_node_resources
+        for device in prepared.slice.spec.devices or ()
+        if device.node_allocatable_resources
+    }
+    return tuple(place for name, place in pool.positions.items() if name in names) if names else ()
 
 
 def _slice_part(

@@ -8,7 +8,7 @@ from allocator.allocate import allocated
 from allocator.model.claims import ResourceClaim
 from allocator.model.devices import DeviceID
 from allocator.outcome import DoesNotFit, Fatal, NodeError, Reason, ReasonKind
-from allocator.pools import Candidate
+from allocator.pools import Candidate, Pool
 from allocator.result import ChosenDevice, NewShareID
 from allocator.search import Solution
 from allocator.view import NodeView
@@ -106,10 +106,22 @@ class Found:
         if not reason.devices or self.view is None or view is self.view:
             return reason
         moved = dict(zip(_names(self.view), _names(view), strict=True))
-        return replace(
-            reason,
-            devices=tuple(replace(each, device=moved[each.device]) for each in reason.devices),
-        )
+        problems = {_pool_name(pool): pool.problem for pool in view.pools}
+        devices = []
+        for each in reason.devices:
+            device = moved[each.device]
+            # What is wrong with a pool is told with names of devices.
+            message = problems.get(device, each.message)
+            devices.append(replace(each, device=device, message=message))
+        return replace(reason, devices=tuple(devices))
+
+    def status_on(self, view: NodeView | None) -> Status:
+        """What a node with an equal view is to a pod; nearly always the very same object."""
+        reason = self.status.reason
+        if view is None or reason is None:
+            return self.status
+        moved = self.reason_on(view, reason)
+        return self.status if moved is reason else replace(self.status, reason=moved)
 
     @property
     def can_move(self) -> bool:
@@ -133,8 +145,13 @@ def _candidates(view: NodeView) -> Sequence[Candidate]:
 
 def _names(view: NodeView) -> list[DeviceID]:
     names = [candidate.id for candidate in _candidates(view)]
-    names += [DeviceID(pool.id.driver, pool.id.name, "") for pool in view.pools]
+    names += map(_pool_name, view.pools)
     return names
+
+
+def _pool_name(pool: Pool) -> DeviceID:
+    """How a refusal names a pool."""
+    return DeviceID(pool.id.driver, pool.id.name, "")
 
 
 class Answer(ScoreMemo):
@@ -165,7 +182,7 @@ class Answer(ScoreMemo):
         if refusal is not None:
             self.status, self.ends_attempt = refusal, False
         elif found is not None:
-            self.status, self.ends_attempt = found.status, found.ends_attempt
+            self.status, self.ends_attempt = found.status_on(view), found.ends_attempt
         else:
             self.status, self.ends_attempt = SUCCESS, False
 

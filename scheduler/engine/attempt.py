@@ -84,7 +84,9 @@ class Attempt:
         if key is not None and found.can_move:
             self._share(key, found)
         refusal = cycle.check_predicates(self._state, node)
-        self._keep(node.name, Answer(node, refusal, None if refusal else view, found))
+        self._keep(
+            node.name, Answer(node, refusal) if refusal else Answer(node, view=view, found=found)
+        )
         self.question.stale.add(node.name)
 
     def _keep(self, name: str, answer: Answer) -> None:

@@ -194,7 +194,9 @@ class NodeViews:
         shared: SharedParts,
     ) -> NodeView:
         old = kept.view
-        usage = usage_of(old.pools, old.own_names, devices.allocated, self._usage_keys)
+        usage = usage_of(
+            old.pools, old.own_names, devices.slices, devices.allocated, self._usage_keys
+        )
         if usage == old.usage:
             view = old
         else:

@@ -5,15 +5,15 @@ placeholders for names, which cannot be in any real text, so that a refusal can 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
 
 from allocator import Allocated, Outcome, PreparedClaims
+from allocator.columns import exactly
 from allocator.model.claims import ResourceClaim
 from allocator.model.devices import DeviceClass
-from allocator.model.hooks import enc_hook
 from allocator.model.meta import ObjectMeta
 from allocator.outcome import Reason
 from allocator.requests import reads_of
@@ -25,7 +25,7 @@ from scheduler.framework.cycle_state import CycleState, NodeVerdict
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.model import ClusterSnapshot
 
-_ENCODER: Final = msgspec.json.Encoder(enc_hook=enc_hook, order="deterministic")
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=exactly, order="deterministic")
 
 
 def question_parts(state: CycleState) -> dict[str, Any]:
@@ -73,8 +73,8 @@ def named(status: Status, claims: Sequence[ResourceClaim], words: Words) -> Stat
     if reason is None or "\x02" not in reason.message + reason.claim:
         return status
     key = (reason.message, reason.claim, reason.request, reason.kind, status.plugin, status.code)
-    known = words.get(key)
-    if known is not None and not reason.devices:
+    known = None if reason.devices else words.get(key)  # devices are of one node
+    if known is not None:
         return known
     message, claim = reason.message, reason.claim
     for index, real in enumerate(claims):
@@ -89,8 +89,10 @@ def named(status: Status, claims: Sequence[ResourceClaim], words: Words) -> Stat
         request=reason.request,
         devices=reason.devices,
     )
-    words[key] = Status(status.code, named_reason, status.plugin)
-    return words[key]
+    made = Status(status.code, named_reason, status.plugin)
+    if not reason.devices:
+        words[key] = made
+    return made
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,11 +119,7 @@ class Asked:
         """What a node answered, as a verdict about the pod's own claims."""
         found, view = answer.found, answer.view
         if answer.status is not SUCCESS:
-            status = answer.status
-            if found is not None and view is not None and status.reason is not None:
-                reason = found.reason_on(view, status.reason)
-                status = status if reason is status.reason else replace(status, reason=reason)
-            return NodeVerdict(self.named(status), ends_attempt=answer.ends_attempt)
+            return NodeVerdict(self.named(answer.status), ends_attempt=answer.ends_attempt)
         if found is None or view is None or not self.claims:
             return NodeVerdict(score_memo=answer)
         match found.on(view, self.question.prepared, self.claims, self.new_share_id):
@@ -213,6 +211,9 @@ class Question:
         elif changed:
             # A new set: one that was large once is slow to walk through for ever.
             self.stale = self.stale | changed if self.stale else set(changed)
+            for name in changed:
+                if name not in snapshot.nodes:
+                    self.forget(name)
         return True
 
     def _forget_nodes_not_in(self, snapshot: ClusterSnapshot) -> None:
@@ -238,6 +239,7 @@ class Question:
         self.answers.pop(name, None)
         self.fitting.discard(name)
         self.ending.discard(name)
+        self.stale.discard(name)
 
     def view_key(self, view: NodeView) -> ViewKey | None:
         """Under which its answers are kept; None: nodes that look alike may differ in what the question reads."""
@@ -247,7 +249,7 @@ class Question:
         """Forget what only this attempt may use."""
         for name in self.timed_out:
             self.forget(name)
-        self.stale |= self.timed_out
+            self.stale.add(name)
         if self.timed_out:
             self.failure = None
             self.timed_out.clear()

@@ -343,6 +343,7 @@ def told(verdict: NodeVerdict) -> Any:
         verdict.status.code,
         verdict.status.plugin,
         None if reason is None else (reason.kind, reason.message, reason.claim, reason.request),
+        () if reason is None else reason.devices,
         {
             uid: msgspec.json.encode(given, enc_hook=enc_hook)
             for uid, given in verdict.allocations.items()
@@ -355,7 +356,7 @@ def told(verdict: NodeVerdict) -> Any:
 def summed_up(result: FilterResult) -> Any:
     failure = result.failure
     return (
-        None if failure is None else (failure.code, failure.message, failure.plugin),
+        None if failure is None else (failure.code, failure.reason, failure.plugin),
         cycle.failure_message(result),
         result.feasible,
         result.rejected_by,

@@ -4,7 +4,7 @@ With the whole key both get their own answer; with the part left out the second 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec

@@ -1,0 +1,224 @@
+"""Clusters in which nodes look equal and are not: stale generations, names that are there twice, one amount in two formats.
+
+Each was an answer of the memory that differed from the plain search.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import pytest
+
+from allocator.features import Features
+from allocator.model.devices import Device, NodeAllocatableResource
+from scheduler import cycle
+from scheduler.engine import Engine
+from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict
+from scheduler.framework.environment import Mode
+from scheduler.framework.status import Status
+from scheduler.model import Pod
+from tests.builders import (
+    allocated_claim,
+    capacity,
+    claim,
+    consumes,
+    counter_set,
+    device,
+    device_class,
+    node_selector,
+    request,
+    resource_slice,
+    used,
+    valid_values,
+)
+from tests.pods import node_object, pod
+from tests.scheduler.engine.test_engine import EVERYTHING_ON, told
+from tests.scheduler.world import World, environment, gpu_nodes
+
+POD = pod(claims=["c"])
+
+
+def engine_with(**settings: Any) -> Engine:
+    return Engine(environment(**{"features": EVERYTHING_ON, **settings}), check_every=0)
+
+
+def both(engine: Engine, world: World, waiting: Pod = POD) -> tuple[Any, Any]:
+    """All that the plain search says of a pod, and all that the engine says."""
+    plain_state = cycle.pre_filter(waiting, world.cache, engine.environment)
+    state = engine.pre_filter(waiting, world.cache)
+    assert isinstance(plain_state, CycleState)
+    assert isinstance(state, CycleState)
+    plain, remembered = cycle.filter_nodes(plain_state), engine.filter_nodes(state)
+    return (
+        everything(plain, cycle.score_nodes(plain_state, plain.fitting)),
+        everything(remembered, engine.scores(state, list(remembered.fitting))),
+    )
+
+
+def everything(result: FilterResult, scores: dict[str, int]) -> Any:
+    verdicts: Iterable[tuple[str, NodeVerdict]] = result.verdicts.items()
+    failure: Status | None = result.failure
+    return {name: told(each) for name, each in verdicts}, failure and failure.reason, scores
+
+
+def mapped(card: Device) -> Device:
+    return msgspec.structs.replace(
+        card, node_allocatable_resources={"cpu": NodeAllocatableResource()}
+    )
+
+
+def test_one_amount_in_two_formats_is_two_questions() -> None:
+    """A default need not be a valid value, but must be written as the default is."""
+    policy = valid_values("100", default="0.5Ki")
+    card = device("d", shareable=True, capacity={"memory": capacity("2000", policy)})
+    world = World(device_class(), node_object("n0"), resource_slice("n0", card, node="n0"))
+    world.put(claim("c", request(capacity={"memory": "0.5Ki"})))
+    world.put(claim("d", request(capacity={"memory": "512"})))
+    engine = engine_with()
+
+    answers = []
+    for name in ("c", "d"):
+        plain, remembered = both(engine, world, pod(name, claims=[name]))
+        assert remembered == plain
+        answers.append(plain)
+    assert [bool(scores) for _, _, scores in answers] == [True, False]
+
+
+def test_a_device_of_an_old_generation_that_counts_in_node_resources_is_told_by_its_name() -> None:
+    world = World(device_class(), node_object("n0"), claim("c"))
+    world.put(resource_slice("new", device("gpu-0"), pool="n0", node="n0", generation=2))
+    engine = engine_with()
+    answers = []
+    for devices in (
+        (mapped(device("gpu-0")), device("gpu-1")),
+        (device("gpu-0"), mapped(device("gpu-1"))),
+    ):
+        world.put(resource_slice("old", *devices, pool="n0", node="n0", generation=1))
+        plain, remembered = both(engine, world)
+        assert remembered == plain
+        answers.append(plain)
+    assert answers[0] != answers[1]
+
+
+@pytest.mark.parametrize("explain", [False, True])
+def test_a_pool_that_is_broken_is_told_of_with_its_own_devices(explain: bool) -> None:
+    world = World(device_class(), claim("c", request(all_devices=True)))
+    for number in range(2):
+        name, twice = f"n{number}", device(f"gpu-{number}")
+        world.put(node_object(name), resource_slice(name, twice, twice, pool=name, node=name))
+
+    plain, remembered = both(engine_with(explain=explain), world)
+
+    assert remembered == plain
+    assert "gpu-1" in str(plain[0]["n1"])
+
+
+def test_a_node_without_devices_is_not_told_of_those_of_another() -> None:
+    world = World(device_class(), claim("c", request("r", 'device.driver == "none"')))
+    world.put(node_object("n0"), resource_slice("n0", device("gpu-0"), pool="n0", node="n0"))
+    world.put(node_object("n1"))
+
+    plain, remembered = both(engine_with(explain=True), world)
+
+    assert remembered == plain
+
+
+def test_a_failure_names_no_device_of_a_node_that_is_gone() -> None:
+    missing = 'device.attributes["gpu.example.com"].missing == 1'
+    world = World(device_class(), claim("c", request("r", missing)))
+    for name in ("n0", "n1"):
+        world.put(node_object(name))
+        world.put(resource_slice(name, device(f"card-{name}"), pool=name, node=name))
+    engine = engine_with()
+    assert both(engine, world)[0] == both(engine, world)[1]
+
+    world.remove(node_object("n0"))
+    plain, remembered = both(engine, world)
+
+    assert remembered == plain
+    assert "card-n1" in str(plain[1])
+
+
+def test_a_device_name_that_several_nodes_have_in_one_pool_is_in_use_on_all_of_them() -> None:
+    """Its counters are taken as often as it is there."""
+    wanted = 'device.attributes["gpu.example.com"].kind == "wanted"'
+    world = World(device_class(), claim("c", request("r", wanted)))
+    six, four = [consumes("card", memory="6")], [consumes("card", memory="4")]
+    for pool, numbers, others in (("p", (0, 1), ("x", "w")), ("q", (2, 3), ("y", "z"))):
+        own, other = (f"n{number}" for number in numbers)
+        for name in (own, other):
+            world.put(node_object(name, labels={"pool": pool}))
+        counters = [counter_set("card", memory="10")]
+        here = node_selector(labels={"pool": pool})
+        world.put(
+            resource_slice(f"{pool}-c", pool=pool, count=3, counters=counters, selector=here),
+            resource_slice(
+                f"{pool}-1",
+                device("x", kind="x", consumes=six),
+                device("z", kind="wanted", consumes=four),
+                pool=pool,
+                node=own,
+                count=3,
+            ),
+            resource_slice(
+                f"{pool}-2",
+                device(others[0], kind="x", consumes=six),
+                device(others[1], kind="x"),
+                pool=pool,
+                node=other,
+                count=3,
+            ),
+            allocated_claim(f"holder-{pool}", used("x", pool=pool)),
+        )
+
+    plain, remembered = both(engine_with(), world)
+
+    assert remembered == plain
+    assert plain[0]["n0"] != plain[0]["n2"]
+
+
+@pytest.mark.parametrize("mode", list(Mode), ids=lambda mode: mode.value)
+@pytest.mark.parametrize("strategy", ["MostAllocated", "LeastAllocated"])
+def test_scores_count_devices_of_old_generations_in_pools_without_a_node(
+    mode: Mode, strategy: str
+) -> None:
+    world = World(device_class(), node_object("n0"), node_object("n1"), claim("c"))
+    cards = [device("a"), device("b")]
+    world.put(
+        resource_slice("own", *cards, pool="a", node="n1"),
+        resource_slice(
+            "old", device("old"), device("older"), pool="net", all_nodes=True, generation=1
+        ),
+        resource_slice("new", *cards, pool="net", all_nodes=True, generation=2),
+    )
+    engine = engine_with(mode=mode, device_strategy=strategy)
+    before, remembered = both(engine, world)
+    assert remembered == before
+
+    world.put(allocated_claim("holder", used("old", pool="net")))
+    plain, remembered = both(engine, world)
+
+    assert remembered == plain
+    assert plain != before
+
+
+def test_answers_of_nodes_that_are_gone_are_dropped() -> None:
+    world = World(*gpu_nodes(2), claim("c"))
+    engine = Engine(environment(features=Features()), enough_nodes=2, check_every=0)
+
+    def asked() -> CycleState:
+        state = engine.pre_filter(POD, world.cache)
+        assert isinstance(state, CycleState)
+        return state
+
+    for number in range(100):
+        name = f"new-{number}"
+        world.put(node_object(name))
+        state = asked()
+        engine.filter_node(state, state.snapshot.nodes[name])
+        world.remove(node_object(name))
+        engine.decide(asked())
+
+    question = asked().question.question
+    assert set(question.answers) == {"n00", "n01"}
+    assert question.stale <= {"n00", "n01"}
