@@ -77,12 +77,22 @@ class Reads:
 
 
 class UsageKeys:
-    """Puts what is in use of pools into keys; an unchanged pool costs two comparisons."""
+    """Puts what is in use of pools into keys; an unchanged pool costs three comparisons."""
 
-    __slots__ = ("_last",)
+    __slots__ = ("_last", "_names")
 
     def __init__(self) -> None:
         self._last: dict[PoolID, tuple[Pool, PoolUsage, object, UsageKey, int]] = {}
+        self._names: dict[PoolID, tuple[object, frozenset[str]]] = {}
+
+    def names(self, pool: PoolID, slices: Sequence[PreparedSlice]) -> frozenset[str]:
+        """The names of all devices in the slices of a pool, whichever node and generation they are of."""
+        last = self._names.get(pool)
+        if last is not None and last[0] is slices:
+            return last[1]
+        names = frozenset(device.device for prepared in slices for device in prepared.device_ids)
+        self._names[pool] = (slices, names)
+        return names
 
     def of(
         self, pool: Pool, usage: PoolUsage, slices: Sequence[PreparedSlice]
@@ -94,7 +104,8 @@ class UsageKeys:
         last = self._last.get(pool.id)
         if last is not None and last[0] is pool and last[1] is usage and last[2] is slices:
             return last[3], last[4]
-        key, unseen = _usage_key(pool, usage), _unseen(pool, usage, slices)
+        key = _usage_key(pool, usage)
+        unseen = len(self._unseen(pool, usage).intersection(self.names(pool.id, slices)))
         self._last[pool.id] = (pool, usage, slices, key, unseen)
         return key, unseen
 
@@ -102,9 +113,16 @@ class UsageKeys:
         """Forget all other pools."""
         known = set(pools)
         self._last = {pool: last for pool, last in self._last.items() if pool in known}
+        self._names = {pool: last for pool, last in self._names.items() if pool in known}
+
+    @staticmethod
+    def _unseen(pool: Pool, usage: PoolUsage) -> set[str]:
+        places = pool.positions
+        names = chain(usage.devices, usage.shares, usage.consumed)
+        return {name for name in names if name not in places}
 
     def __len__(self) -> int:
-        return len(self._last)
+        return max(len(self._last), len(self._names))
 
 
 def _usage_key(pool: Pool, usage: PoolUsage) -> UsageKey:
@@ -146,16 +164,6 @@ def _bits(names: Iterable[str], places: Mapping[str, int], twice: Mapping[str, i
     return bits
 
 
-def _unseen(pool: Pool, usage: PoolUsage, slices: Sequence[PreparedSlice]) -> int:
-    places = pool.positions
-    names = {
-        name for name in chain(usage.devices, usage.shares, usage.consumed) if name not in places
-    }
-    if names:
-        names &= {device.device for prepared in slices for device in prepared.device_ids}
-    return len(names)
-
-
 def view_of(
     node: Node,
     pools: Sequence[Pool],
@@ -166,15 +174,13 @@ def view_of(
 ) -> NodeView:
     """Derive the view of a node from its gathered pools. O(slices of the node), the first time O(devices)."""
     own_names = {
-        pool: frozenset(
-            device.device for prepared in slices.in_pool(pool) for device in prepared.device_ids
-        )
+        pool: usage_keys.names(pool, slices.in_pool(pool))
         for pool in {prepared.pool_id for prepared in slices.local(node.name)}
     }
     return NodeView(
         node=node,
         pools=tuple(pools),
-        structure=_structure(node, pools, own_names, slices, interner),
+        structure=_structure(node, pools, own_names, slices, interner, usage_keys),
         usage=usage_of(pools, own_names, slices, in_use, usage_keys),
         columns=tuple(
             (prepared.pool_id.driver, columns_of(prepared, interner).attributes)
@@ -213,6 +219,7 @@ def _structure(
     own_names: Mapping[PoolID, frozenset[str]],
     slices: SliceIndex,
     interner: Interner,
+    usage_keys: UsageKeys,
 ) -> Interned:
     """What the pools of a node are, whatever is asked and whatever is in use."""
     selects = skips = False
@@ -226,7 +233,10 @@ def _structure(
             (
                 pool.id.driver,
                 pool.state,
-                pool.id in own_names,
+                # Scores count devices of pools that something was taken from, and of all the node's own.
+                -1
+                if pool.id in own_names
+                else len(usage_keys.names(pool.id, slices.in_pool(pool.id))),
                 tuple(_slice_part(prepared, node, interner) for prepared in pool.slices),
                 tuple(columns_of(prepared, interner).frame for prepared in pool.elsewhere),
                 encoded(pool.counter_sets) if pool.counter_sets else b"",

@@ -27,7 +27,7 @@ class Found:
         outcome: the outcome on that node.
         status: what the node is to a pod with this question.
         ends_attempt: whether no other node will do better.
-        scores: of the first node that was scored, if those of its devices are the same in all equal views.
+        scores: of the first node that was scored, if the strategy finds the same in all equal views.
     """
 
     __slots__ = ("ends_attempt", "outcome", "scores", "solution", "status", "view")
@@ -51,18 +51,6 @@ class Found:
         """Whether another try might end differently: a deadline does, not a budget, which counts devices."""
         reason = _reason(self.outcome)
         return reason is not None and reason.kind is ReasonKind.DEADLINE_EXCEEDED
-
-    @property
-    def takes_own_devices(self) -> bool:
-        """Whether all devices are of the node's own pools, whose use the view counts."""
-        if self.view is None or self.solution is None:
-            return False
-        own = self.view.own_names
-        return all(
-            chosen.candidate.id.pool_id in own
-            for devices in self.solution.devices
-            for chosen in devices
-        )
 
     def on(
         self,

@@ -53,7 +53,7 @@ CHECK_EVERY: Final = 1000
 LOOKS_PER_SEARCH: Final = 16  # that take about as long
 _FEW: Final = 16
 _WARM_NODES: Final = 100  # whose views are derived between two turns of the event loop
-# Strategies whose score is a function of the view, if all devices are of the node's own pools.
+# Strategies whose score is a function of the view.
 _OF_THE_VIEW: Final = frozenset({"MostAllocated", "LeastAllocated", "None"})
 
 
@@ -169,10 +169,23 @@ class Engine:
             SlowSearchError: one search takes too long; what has been done is remembered.
         """
         attempt = Attempt(state, self._views)
+        names = list(names)
         try:
-            return self._refresh(attempt, state.snapshot.nodes, names)
+            is_worth_more = self._refresh(attempt, state.snapshot.nodes, names)
         finally:
             self._account(attempt, state)
+        self._score(attempt.question, state, names)
+        return is_worth_more
+
+    @staticmethod
+    def _score(question: Question, state: CycleState, names: Iterable[str]) -> None:
+        """Score nodes that fit ahead of being asked to: where all differ, scoring all at once would take too long."""
+        if state.allocated:
+            return
+        for name in names:
+            answer = question.answers.get(name)
+            if answer is not None and answer.status is SUCCESS and name not in question.stale:
+                _raw_scores(state, state.snapshot.nodes[name], answer)
 
     def filter_nodes(self, state: CycleState, names: Iterable[str] | None = None) -> FilterResult:
         """As `cycle.filter_nodes`: all nodes, or those named, in order.
@@ -322,7 +335,7 @@ class Engine:
         leading = next((i for i, v in enumerate(told.values()) if v.status is SUCCESS), 0)
         self._start = start + max(1, leading)
         if not fitting or next(reversed(told.values())).ends_attempt:
-            return self._concluded(state, told, len(nodes))
+            return self._concluded(state, told, len(nodes), is_of_all=True)
         name = self._best(state, fitting)
         asked.question.end_attempt()
         decision = Decision(name, _verdict(state, fitting[name]))
@@ -443,7 +456,9 @@ class Engine:
             self._account(attempt, state)
         return told, is_cut
 
-    def _concluded(self, state: CycleState, told: dict[str, Told], total: int) -> FilterResult:
+    def _concluded(
+        self, state: CycleState, told: dict[str, Told], total: int, *, is_of_all: bool = False
+    ) -> FilterResult:
         """Sum up, and remember that no node could do."""
         question: Question = state.question.question
         fitting, refusals, status = cycle.sum_up(told)
@@ -451,7 +466,7 @@ class Engine:
             question.end_attempt()
             return _result(state, list(told), told, total, list(fitting), refusals)
         failure = Failure(state.snapshot, told, total, refusals, status)
-        if not state.allocated and len(told) == total == len(state.snapshot.nodes):
+        if is_of_all and not state.allocated and len(told) == total:
             question.failure = failure
         question.end_attempt()
         return _failed(state, failure)
@@ -546,7 +561,7 @@ def _scores_of(state: CycleState, node: NodeInfo, told: Answer) -> RawScores:
         return cycle.scores_with(state, node, found.scores.devices)
     devices = cycle.device_score(state, node, _verdict(state, told))
     scores = cycle.scores_with(state, node, devices)
-    if environment.device_strategy in _OF_THE_VIEW and found.takes_own_devices:
+    if environment.device_strategy in _OF_THE_VIEW:
         found.scores = scores
     return scores
 

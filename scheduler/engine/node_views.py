@@ -7,6 +7,7 @@ so an address is never used again for something else.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from allocator.columns import Interner
@@ -100,6 +101,7 @@ class NodeViews:
         self._seen = Seen()
         self._stale: set[str] = set()
         self._are_kept = False
+        self._most_pools = _SPARE_VIEWS
 
     def __len__(self) -> int:
         return len(self._views)
@@ -205,9 +207,14 @@ class NodeViews:
         return view
 
     def forget_nodes_not_in(self, nodes: Mapping[str, object]) -> None:
-        """Drop views of nodes that are gone, once there are enough of them."""
-        if len(self._views) <= len(nodes) + _SPARE_VIEWS:
+        """Drop views of nodes, and keys of pools, that are gone, once there are enough of them."""
+        is_full = len(self._usage_keys) > self._most_pools
+        if len(self._views) <= len(nodes) + _SPARE_VIEWS and not is_full:
             return
         self._views = {name: kept for name, kept in self._views.items() if name in nodes}
         self._stale &= self._views.keys()
-        self._usage_keys.keep(pool.id for kept in self._views.values() for pool in kept.view.pools)
+        views = [kept.view for kept in self._views.values()]
+        self._usage_keys.keep(
+            chain((pool.id for view in views for pool in view.pools), *(v.own_names for v in views))
+        )
+        self._most_pools = 2 * len(self._usage_keys) + _SPARE_VIEWS

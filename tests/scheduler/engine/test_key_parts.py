@@ -104,7 +104,7 @@ def structure_without(part: str) -> Callable[[pytest.MonkeyPatch], None]:
     """`view._structure` that does not know one thing."""
     whole = view_module._structure
 
-    def structure(node: Any, pools: Any, own: Any, slices: Any, interner: Any) -> Any:
+    def structure(node: Any, pools: Any, *rest: Any) -> Any:
         match part:
             case "order":
                 pools = sorted(pools, key=lambda pool: len(pool.candidates))
@@ -120,7 +120,7 @@ def structure_without(part: str) -> Callable[[pytest.MonkeyPatch], None]:
                 pools = [msgspec.structs.replace(pool, elsewhere=()) for pool in pools]
             case _:  # counters
                 pools = [msgspec.structs.replace(pool, counter_sets={}) for pool in pools]
-        return whole(node, pools, own, slices, interner)
+        return whole(node, pools, *rest)
 
     return lambda patch: patch.setattr(view_module, "_structure", structure)
 

@@ -12,7 +12,7 @@ import pytest
 from allocator.features import Features
 from allocator.model.devices import Device, NodeAllocatableResource
 from scheduler import cycle
-from scheduler.engine import Engine
+from scheduler.engine import Decision, Engine
 from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict
 from scheduler.framework.environment import Mode
 from scheduler.framework.status import Status
@@ -222,3 +222,31 @@ def test_answers_of_nodes_that_are_gone_are_dropped() -> None:
     question = asked().question.question
     assert set(question.answers) == {"n00", "n01"}
     assert question.stale <= {"n00", "n01"}
+
+
+def test_nodes_that_are_not_known_say_nothing_of_those_that_are() -> None:
+    world = World(*gpu_nodes(2), claim("c"))
+    engine = engine_with()
+    state = engine.pre_filter(POD, world.cache)
+    assert isinstance(state, CycleState)
+    assert engine.filter_nodes(state, ["unknown", "another"]).failure is not None
+
+    assert isinstance(engine.decide(state), Decision)
+
+
+def test_scores_count_all_devices_of_pools_without_a_node() -> None:
+    """Two pools that searches cannot tell apart, of which one has more devices in slices of an old generation."""
+    world = World(device_class(), claim("c"))
+    for number, pool in enumerate(("p", "q")):
+        here = node_selector(labels={"pool": pool})
+        old = [device(f"old-{each}") for each in range(1 + number)]
+        world.put(
+            node_object(f"n{number}", labels={"pool": pool}),
+            resource_slice(f"{pool}-1", *old, pool=pool, selector=here, generation=1),
+            resource_slice(f"{pool}-2", device("gpu-0"), pool=pool, selector=here, generation=2),
+        )
+
+    plain, remembered = both(engine_with(), world)
+
+    assert remembered == plain
+    assert plain[2]["n0"] > plain[2]["n1"]
