@@ -188,6 +188,7 @@ class Verdicts(Mapping[str, NodeVerdict]):
         names: Sequence[str],
         answers: Mapping[str, "Told"],
         make: Callable[["Told"], NodeVerdict],
+        words: Callable[[Status], Status],
     ) -> None:
         """Keep what verdicts are made from.
 
@@ -195,18 +196,33 @@ class Verdicts(Mapping[str, NodeVerdict]):
             names: of the nodes.
             answers: node name -> what it answered; nodes without one are not known.
             make: puts an answer in the words of a pod.
+            words: puts a status in the words of a pod.
         """
         self._names = names
         self._answers = answers
         self._make = make
+        self._words = words
         self._set: frozenset[str] | None = None
         self._made: dict[str, NodeVerdict] = {}
 
     def only(self, names: Sequence[str]) -> "Verdicts":
         """The same verdicts on fewer nodes."""
-        fewer = Verdicts(names, self._answers, self._make)
+        fewer = Verdicts(names, self._answers, self._make, self._words)
         fewer._made = self._made  # what was made for one is there for both
         return fewer
+
+    def messages(self) -> dict[str, str]:
+        """What each node says, without making its verdict: most nodes say the same."""
+        said: dict[str, str] = {}
+        messages: dict[str, str] = {}
+        for name in self._names:
+            status = self._answers.get(name, UNKNOWN_NODE).status
+            text = status.message
+            message = said.get(text)
+            if message is None:
+                message = said[text] = self._words(status).message
+            messages[name] = message
+        return messages
 
     def __getitem__(self, name: str) -> NodeVerdict:
         made = self._made.get(name)

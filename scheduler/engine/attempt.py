@@ -145,4 +145,10 @@ class Attempt:
         return Found(view, result, outcome, self._verdict(outcome))
 
     def _verdict(self, outcome: Outcome) -> NodeVerdict:
-        return dynamic_resources.verdict_on(self._state, outcome)
+        verdict = dynamic_resources.verdict_on(self._state, outcome)
+        status = verdict.status
+        reason = status.reason
+        if reason is None or reason.devices:
+            return verdict
+        known = self.question.refusals.setdefault(status, status)
+        return verdict if known is status else replace(verdict, status=known)

@@ -523,7 +523,7 @@ def _result(
 ) -> FilterResult:
     """Some node fits."""
     asked: Asked = state.question
-    verdicts = Verdicts(names, told, partial(_verdict, state))
+    verdicts = Verdicts(names, told, partial(_verdict, state), asked.named)
     in_words = tuple((asked.named(status), count) for status, count in refusals)
     return FilterResult(verdicts, total, verdicts.only(fitting), in_words)
 
@@ -533,7 +533,7 @@ def _failed(state: CycleState, failure: Failure) -> FilterResult:
     asked: Asked = state.question
     told = failure.answers
     return FilterResult(
-        Verdicts(list(told), told, partial(_verdict, state)),
+        Verdicts(list(told), told, partial(_verdict, state), asked.named),
         failure.total,
         {},
         tuple((asked.named(status), count) for status, count in failure.refusals),

@@ -147,6 +147,7 @@ class Question:
         classes: (name, content) of each class that a claim names; None: it does not exist.
         answers: node name -> the last answer.
         found: view -> what was found there, for all nodes with such a view.
+        refusals: each status without devices, as itself, so that nodes that say the same say the same object.
         fitting: nodes whose last answer is yes.
         ending: nodes whose last answer ends the attempt.
         stale: nodes whose last answer, if any, may not be that of the latest snapshot.
@@ -166,6 +167,7 @@ class Question:
         "key",
         "prepared",
         "reads",
+        "refusals",
         "stale",
         "timed_out",
         "weight",
@@ -184,6 +186,7 @@ class Question:
         self.classes = classes
         self.answers: dict[str, Answer] = {}
         self.found: dict[ViewKey, Found] = {}
+        self.refusals: dict[Status, Status] = {}
         self.fitting: set[str] = set()
         self.ending: set[str] = set()
         self.stale: set[str] = set()

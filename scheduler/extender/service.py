@@ -19,6 +19,7 @@ from scheduler.api.extender_v1 import BindArgs, FilterArgs, PreemptArgs
 from scheduler.binder import BOUND, Binder, BindError, BindOutcome, Chain
 from scheduler.cache.cluster import ClusterCache
 from scheduler.clock import Clock
+from scheduler.engine.answers import Verdicts
 from scheduler.engine.engine import Engine
 from scheduler.extender.holds import Holds
 from scheduler.extender.lag import OURS_IS_BEHIND, until_claims_are_known
@@ -293,8 +294,11 @@ class ExtenderService:
             task = asyncio.create_task(self._binder.give_back(claim, state.pod))
             self._give_backs.add(task)
             task.add_done_callback(self._give_backs.discard)
+        verdicts = result.verdicts
+        if isinstance(verdicts, Verdicts):
+            return FilterAnswer(unresolvable=verdicts.messages())
         return FilterAnswer(
-            unresolvable={name: verdict.status.message for name, verdict in result.verdicts.items()}
+            unresolvable={name: verdict.status.message for name, verdict in verdicts.items()}
         )
 
     def _note_rejection(self, pod: Pod, since: int) -> None:

@@ -22,6 +22,7 @@ from scheduler.cache import cluster as cluster_module
 from scheduler.cache.changes import ChangeLog
 from scheduler.cache.nodes import NodeIndex
 from scheduler.engine import Decision, Engine, node_views
+from scheduler.engine.answers import Verdicts
 from scheduler.engine.node_views import NodeViews, SharedParts
 from scheduler.engine.questions import Question
 from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict
@@ -377,6 +378,10 @@ def differences(engine: Engine, waiting: Pod, world: World) -> list[str]:
         if name not in remembered.verdicts
         or told(plain.verdicts[name]) != told(remembered.verdicts[name])
     ]
+    assert isinstance(remembered.verdicts, Verdicts)
+    texts = {name: verdict.status.message for name, verdict in plain.verdicts.items()}
+    if remembered.verdicts.messages() != texts:
+        found.append("messages")
     if summed_up(plain) != summed_up(remembered):
         found.append("sum")
     if plain.fitting and not found:
