@@ -174,14 +174,13 @@ class Engine:
             is_worth_more = self._refresh(attempt, state.snapshot.nodes, names)
         finally:
             self._account(attempt, state)
-        self._score(attempt.question, state, names)
+        if attempt.are_kept and not state.allocated:
+            self._score(attempt.question, state, names)
         return is_worth_more
 
     @staticmethod
     def _score(question: Question, state: CycleState, names: Iterable[str]) -> None:
         """Score nodes that fit ahead of being asked to: where all differ, scoring all at once would take too long."""
-        if state.allocated:
-            return
         for name in names:
             answer = question.answers.get(name)
             if answer is not None and answer.status is SUCCESS and name not in question.stale:

@@ -250,3 +250,19 @@ def test_scores_count_all_devices_of_pools_without_a_node() -> None:
 
     assert remembered == plain
     assert plain[2]["n0"] > plain[2]["n1"]
+
+
+def test_an_old_snapshot_scores_no_answers_of_a_newer_one() -> None:
+    world = World(*gpu_nodes(2), claim("c"))
+    engine = engine_with()
+    old = engine.pre_filter(POD, world.cache)
+    assert isinstance(old, CycleState)
+    world.put(node_object("n99"), allocated_claim("holder", used("gpu-0", pool="n00")))
+    new = engine.pre_filter(POD, world.cache)
+    assert isinstance(new, CycleState)
+    engine.filter_nodes(new)
+
+    engine.refresh(old, ["n00", "n99"])
+
+    plain, remembered = both(engine, world)
+    assert remembered == plain
