@@ -42,6 +42,7 @@ from scheduler.plugins import (
     dynamic_resources,
     inter_pod_affinity,
     node_affinity,
+    node_allocatable,
     node_resources,
     taint_toleration,
 )
@@ -74,6 +75,9 @@ class Judged(Protocol):
 
 V = TypeVar("V", bound=Judged)
 K = TypeVar("K")
+# Who refuses a node although the other predicates pass, and whose texts tell of several resources.
+_OF_DEVICES: Final = (dynamic_resources.NAME, node_allocatable.NAME)
+_OF_ROOM: Final = (node_resources.NAME, node_allocatable.NAME)
 # Upstream's default weights of the scorers there are (7.3).
 _WEIGHTS: Final = RawScores(taints=3, affinity=2, devices=2, resources=1)
 
@@ -252,7 +256,7 @@ def _failure(refusals: Sequence[tuple[Status, int]]) -> Status:
     for status, _ in refusals:
         if status.code is Code.ERROR:
             return status
-    of_devices = [each for each in refusals if each[0].plugin == dynamic_resources.NAME]
+    of_devices = [each for each in refusals if each[0].plugin in _OF_DEVICES]
     candidates = of_devices or refusals
     kinds: Counter[ReasonKind] = Counter()
     for status, count in candidates:
@@ -293,7 +297,7 @@ def failure_message(result: FilterResult) -> str:
 
 def _parts(status: Status) -> list[str]:
     """Every resource that is short counts for itself, as upstream's list of reasons."""
-    return status.message.split(", ") if status.plugin == node_resources.NAME else [status.message]
+    return status.message.split(", ") if status.plugin in _OF_ROOM else [status.message]
 
 
 def pod_failure_message(status: Status, total: int) -> str:

@@ -170,6 +170,30 @@ class ContainerStatus(ApiStruct, frozen=True, kw_only=True):
     resources: ResourceRequirements | None = None
 
 
+class NodeAllocatableMappedResources(ApiStruct, frozen=True, kw_only=True):
+    """How much of one resource of its node a claim's devices stand for."""
+
+    name: str = ""
+    quantity: Quantity | None = None
+
+
+class NodeAllocatableOverheadResources(ApiStruct, frozen=True, kw_only=True):
+    """How much of one resource of its node the use of a claim's devices costs: a pod, and each of its containers."""
+
+    name: str = ""
+    per_pod: Quantity | None = None
+    per_container: Quantity | None = None
+
+
+class NodeAllocatableResourceClaimStatus(ApiStruct, frozen=True, kw_only=True):
+    """What one claim of a pod counts in resources of the node."""
+
+    resource_claim_name: str = ""
+    containers: tuple[str, ...] | None = None
+    mapping: tuple[NodeAllocatableMappedResources, ...] | None = None
+    overhead: tuple[NodeAllocatableOverheadResources, ...] | None = None
+
+
 class PodStatus(ApiStruct, frozen=True, kw_only=True):
     """The part of a pod's status that scheduling reads."""
 
@@ -182,6 +206,9 @@ class PodStatus(ApiStruct, frozen=True, kw_only=True):
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
     allocated_resources: dict[str, Quantity] | None = None
     resources: ResourceRequirements | None = None
+    node_allocatable_resource_claim_statuses: (
+        tuple[NodeAllocatableResourceClaimStatus, ...] | None
+    ) = None
 
 
 class Pod(ApiStruct, frozen=True, kw_only=True):

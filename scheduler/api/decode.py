@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from allocator.model.claims import AllocationResult, ResourceClaim, ResourceClaimTemplate
 from allocator.model.devices import DeviceClass, DeviceTaintRule, ResourceSlice
 from allocator.model.hooks import dec_hook, enc_hook
+from allocator.model.meta import ApiStruct
 from allocator.quantity import Quantity
 from scheduler.api.convert import UnknownVersionError, to_v1
 from scheduler.api.numbers import decode_tree, encode_tree
@@ -155,7 +156,7 @@ _WATCH_LINE: Final = msgspec.json.Decoder(_WatchLine)
 _HEADER: Final = msgspec.json.Decoder(_Header)
 _STATUS: Final = msgspec.json.Decoder(WatchStatus)
 _FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_ALLOCATION: Final = msgspec.json.Encoder(enc_hook=enc_hook)
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=enc_hook)
 
 
 def decode(kind: str, raw: bytes) -> Watched | ResourceClaimTemplate:
@@ -435,9 +436,14 @@ def _resource_version(metadata: Any) -> str:
 
 def encode_allocation(allocation: AllocationResult) -> bytes:
     """Encode `status.allocation` as the API server stores it: absent fields left out."""
-    return _ALLOCATION.encode(allocation)
+    return _ENCODER.encode(allocation)
 
 
 def allocation_tree(allocation: AllocationResult) -> dict[str, Any]:
     """`status.allocation` as plain data, for reports and for building request bodies."""
     return cast("dict[str, Any]", decode_tree(encode_allocation(allocation)))
+
+
+def tree_of(value: ApiStruct) -> dict[str, Any]:
+    """A part of an API object as plain data, absent fields left out."""
+    return cast("dict[str, Any]", decode_tree(_ENCODER.encode(value)))

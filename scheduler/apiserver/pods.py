@@ -35,7 +35,14 @@ DEFAULT_GRACE_PERIOD_SECONDS = 30
 _TOLERATED_SECONDS = 300
 _NODE_FAILURES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 # What a status write must not lose when an old client does not know it.
-_KEPT_IN_STATUS = ("resourceClaimStatuses", "extendedResourceClaimStatus", "qosClass")
+_KEPT_IN_STATUS = (
+    "resourceClaimStatuses",
+    "extendedResourceClaimStatus",
+    "nodeAllocatableResourceClaimStatuses",
+    "qosClass",
+)
+
+_NODE_ALLOCATABLE = ("cpu", "memory", "ephemeral-storage")
 
 
 class PodStrategy(Strategy):
@@ -128,9 +135,33 @@ class PodStrategy(Strategy):
             claim = entry.get("resourceClaimName")
             if claim is not None and not is_subdomain(claim):
                 yield invalid_value(f"{path}.resourceClaimName", f'"{claim}": not a name')
+        yield from _wrong_in_node_allocatable(new)
         nominated = status(new).get("nominatedNodeName")
         if nominated and not is_subdomain(nominated):
             yield invalid_value("status.nominatedNodeName", f'"{nominated}": not a node name')
+
+
+def _wrong_in_node_allocatable(pod: Json) -> Iterable[Cause]:
+    """What is wrong with what claims count in resources of the node."""
+    held = status(pod)
+    used = {entry.get("resourceClaimName") for entry in spec(pod).get("resourceClaims") or ()}
+    used |= {entry.get("resourceClaimName") for entry in held.get("resourceClaimStatuses") or ()}
+    for index, entry in enumerate(held.get("nodeAllocatableResourceClaimStatuses") or ()):
+        path = f"status.nodeAllocatableResourceClaimStatuses[{index}]"
+        claim = entry.get("resourceClaimName")
+        if claim not in used:
+            yield invalid_value(f"{path}.resourceClaimName", f'"{claim}": no claim of the pod')
+        for field, amounts in (
+            ("mapping", ("quantity",)),
+            ("overhead", ("perPod", "perContainer")),
+        ):
+            for place, counted in enumerate(entry.get(field) or ()):
+                name = counted.get("name", "")
+                where = f"{path}.{field}[{place}]"
+                if name not in _NODE_ALLOCATABLE and not name.startswith("hugepages-"):
+                    yield invalid_value(f"{where}.name", f'"{name}": not a resource of nodes')
+                if not any(amount in counted for amount in amounts):
+                    yield invalid_value(where, f"one of {', '.join(amounts)} is required")
 
 
 def _default_container(container: Json) -> None:

@@ -23,7 +23,7 @@ from scheduler.clock import Clock
 from scheduler.config import BindSettings
 from scheduler.framework.cycle_state import PodClaim
 from scheduler.framework.status import Status
-from scheduler.model import Pod
+from scheduler.model import NodeAllocatableResourceClaimStatus, Pod
 from scheduler.plugins.dynamic_resources import is_ready_for_binding, is_reserved_for
 
 _log: Final = logging.getLogger(__name__)
@@ -44,8 +44,13 @@ class BinderCache(ClaimCache, Protocol):
         """Let go of what a pod holds."""
         ...
 
-    def assume_pod(self, pod: Pod, node_name: str) -> Any:
-        """Count a pod on a node until the watch shows where it is."""
+    def assume_pod(
+        self,
+        pod: Pod,
+        node_name: str,
+        demand: Sequence[NodeAllocatableResourceClaimStatus] = (),
+    ) -> Any:
+        """Count a pod, and what its claims count, on a node until the watch shows where it is."""
         ...
 
     def forget_pod(self, uid: str) -> Any:
@@ -74,12 +79,16 @@ class Chain:
         node_name: where.
         deadline: on the clock; the caller does not wait longer, and nothing new is begun after it.
         holds_devices: whether devices are held for it until it ends.
+        demand: what its claims count in resources of the node, to be written to its status.
+        tells_demand: whether such a thing may have been written.
     """
 
     pod: Pod
     node_name: str
     deadline: float
     holds_devices: bool
+    demand: Sequence[NodeAllocatableResourceClaimStatus] = ()
+    tells_demand: bool = False
     task: "asyncio.Task[BindOutcome]" = field(init=False)
 
 
@@ -96,8 +105,13 @@ class Binder:
         clock: Clock,
         settings: BindSettings,
         on_conflict: Callable[[Pod, Conflict], None],
+        counts_claims: bool = False,
     ) -> None:
-        """Store the collaborators; `on_conflict` hears of devices that another writer gave away too."""
+        """Store the collaborators.
+
+        `on_conflict` hears of devices that another writer gave away too; `counts_claims`: devices may count in resources
+        of their node (the feature gate).
+        """
         self._claims = claims
         self._pods = pods
         self._cache = cache
@@ -105,6 +119,7 @@ class Binder:
         self._clock = clock
         self._settings = settings
         self._on_conflict = on_conflict
+        self._counts_claims = counts_claims
         self._chains: dict[str, Chain] = {}
         self._giving_back: dict[str, asyncio.Future[None]] = {}
         self._slots = asyncio.Semaphore(settings.max_concurrent)
@@ -137,6 +152,7 @@ class Binder:
         allocations: Mapping[str, AllocationResult],
         recheck: Callable[[], Status | None] | None = None,
         deadline: float | None = None,
+        demand: Sequence[NodeAllocatableResourceClaimStatus] = (),
     ) -> Chain:
         """Hold what was decided and begin to write it. Synchronous: the next decision already sees it.
 
@@ -147,6 +163,7 @@ class Binder:
             allocations: claim UID -> allocation, for the claims that have none yet.
             recheck: asked once more right before the Binding; a status that is no success stops it.
             deadline: when the caller stops waiting, on the clock; None: a whole budget from now.
+            demand: what the claims count in resources of the node.
         """
         uid = pod.metadata.uid
         if uid in self._chains:
@@ -154,9 +171,16 @@ class Binder:
         self._cache.hold(
             uid, {c.uid: (c.claim, allocations[c.uid]) for c in claims if c.uid in allocations}
         )
-        self._cache.assume_pod(pod, node_name)
+        told = pod.status.node_allocatable_resource_claim_statuses or ()
+        self._cache.assume_pod(pod, node_name, demand)
         chain = Chain(
-            pod, node_name, self.deadline() if deadline is None else deadline, bool(allocations)
+            pod,
+            node_name,
+            self.deadline() if deadline is None else deadline,
+            bool(allocations),
+            demand,
+            # An earlier attempt may have ended before it could take back what it had written.
+            tells_demand=self._counts_claims and bool(told),
         )
         chain.task = asyncio.create_task(
             self._run(chain, claims, allocations, recheck), name=f"bind {pod.key}"
@@ -246,6 +270,7 @@ class Binder:
             if giving_back is not None:
                 await asyncio.wait({giving_back})  # what it leaves behind decides
             stored = await self._write_claims(chain, claims, allocations, touched)
+            await self._write_demand(chain)
             self._check_time(chain)
             self._check_kept(stored, chain.pod)
             self._recheck(recheck)
@@ -253,7 +278,7 @@ class Binder:
             await self._pods.bind(
                 chain.pod,
                 chain.node_name,
-                is_expired=lambda: self._clock.monotonic() >= chain.deadline,
+                is_expired=lambda: self._is_late(chain),
             )
         except BindError as problem:
             if not problem.keep:
@@ -288,6 +313,8 @@ class Binder:
         touched: list[ResourceClaim],
     ) -> Sequence[ResourceClaim]:
         ordered = sorted(claims, key=lambda c: (c.claim.metadata.namespace, c.claim.metadata.name))
+        # A claim that stands for a resource of its node counts once: two pods that use it would count it twice.
+        mapped = {entry.resource_claim_name for entry in chain.demand if entry.mapping}
         stored: list[ResourceClaim] = []
         for pod_claim in ordered:
             self._check_time(chain)
@@ -296,13 +323,24 @@ class Binder:
             )  # before the write: a failed one may have left something behind
             stored.append(
                 await self._claims.reserve(
-                    pod_claim.claim, chain.pod, allocations.get(pod_claim.uid)
+                    pod_claim.claim,
+                    chain.pod,
+                    allocations.get(pod_claim.uid),
+                    is_exclusive=pod_claim.claim.metadata.name in mapped,
                 )
             )
         if stored:
             await self._check_alone(chain, stored)
         self._check_conditions(stored)
         return stored
+
+    async def _write_demand(self, chain: Chain) -> None:
+        """Tell the kubelet, and all who count, what the claims count in resources of the node. Nothing for most pods."""
+        if chain.demand or chain.tells_demand:
+            chain.tells_demand = True
+            await self._pods.write_demand(
+                chain.pod, chain.demand, is_expired=lambda: self._is_late(chain)
+            )
 
     async def _check_alone(self, chain: Chain, written: Sequence[ResourceClaim]) -> None:
         """W3: once the watch has passed our writes, every earlier writer is visible; give way to those.
@@ -361,8 +399,11 @@ class Binder:
                     keep=True,
                 )
 
+    def _is_late(self, chain: Chain) -> bool:
+        return self._clock.monotonic() >= chain.deadline
+
     def _check_time(self, chain: Chain) -> None:
-        if self._clock.monotonic() >= chain.deadline:
+        if self._is_late(chain):
             raise BindError(ReasonKind.DEADLINE_EXCEEDED, "the pod could not be bound in time")
 
     async def _undo(self, chain: Chain, touched: Sequence[ResourceClaim]) -> None:
@@ -376,10 +417,25 @@ class Binder:
             if not await self._is_bound(chain.pod):
                 for claim in reversed(touched):
                     await self._claims.release(claim, chain.pod.metadata.uid)
+                await self._clear_demand(chain)
         except LeaseLostError:
             return
         except Exception:  # noqa: BLE001  # whatever it was, devices and claims must not hang on it
             _log.exception("what was reserved for pod %s stays reserved", chain.pod.key)
+
+    async def _clear_demand(self, chain: Chain) -> None:
+        """A pod that is not bound counts nothing. What cannot be taken back is replaced by the next attempt."""
+        if not chain.tells_demand:
+            return
+        ends = self._clock.monotonic() + OPEN_SECONDS
+        try:
+            await self._pods.write_demand(
+                chain.pod, (), is_expired=lambda: self._clock.monotonic() >= ends
+            )
+        except LeaseLostError:
+            raise
+        except BindError as problem:
+            _log.warning("the status of pod %s: %s", chain.pod.key, problem)
 
     async def _is_bound(self, pod: Pod) -> bool:
         try:

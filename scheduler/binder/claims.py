@@ -83,7 +83,12 @@ class ClaimWriter:
     epoch: Callable[[], int]
 
     async def reserve(
-        self, claim: ResourceClaim, pod: Pod, allocation: AllocationResult | None
+        self,
+        claim: ResourceClaim,
+        pod: Pod,
+        allocation: AllocationResult | None,
+        *,
+        is_exclusive: bool = False,
     ) -> ResourceClaim:
         """Reserve a claim for a pod, allocating it in the same write if it has no allocation yet.
 
@@ -91,6 +96,7 @@ class ClaimWriter:
             claim: the version the decision was made on.
             pod: the consumer.
             allocation: to write, or None if the claim has one.
+            is_exclusive: whether no other pod may use it.
 
         Returns:
             The claim as stored.
@@ -105,6 +111,12 @@ class ClaimWriter:
             _check_alive(document, claim)
             self._check_epoch(document)
             is_reserved = _is_reserved(document, pod)
+            if is_exclusive and not is_reserved and _consumers(document):
+                raise BindError(
+                    ReasonKind.TOO_MANY_CONSUMERS,
+                    f"claim {name} cannot be shared, and another pod uses it by now",
+                    claim=name,
+                )
             if allocation is None:
                 _check_as_decided(document, claim)
                 if is_reserved:
@@ -418,9 +430,12 @@ def _allocation(document: Document) -> Document | None:
     return found
 
 
+def _consumers(document: Document) -> list[Document]:
+    return (document.get("status") or {}).get("reservedFor") or []
+
+
 def _is_reserved(document: Document, pod: Pod) -> bool:
-    consumers = (document.get("status") or {}).get("reservedFor") or []
-    return any(entry.get("uid") == pod.metadata.uid for entry in consumers)
+    return any(entry.get("uid") == pod.metadata.uid for entry in _consumers(document))
 
 
 def _same_devices(written: Document, ours: AllocationResult) -> bool:

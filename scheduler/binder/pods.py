@@ -1,4 +1,4 @@
-"""Writes of one pod: the Binding, and its PodScheduled condition.
+"""Writes of one pod: the Binding, its PodScheduled condition, and what its claims count in resources of the node.
 
 A Binding carries the pod's UID, so it can never bind a pod of the same name that came later. One whose outcome is
 unknown is repeated until it is definite; "already bound to this node" is then success.
@@ -6,17 +6,18 @@ Source: scheduler-and-claims 1.2, 6.5; reliability 2.1 W4, F24, F27.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import orjson
 
 from allocator.outcome import Reason, ReasonKind
-from scheduler.api.decode import decode
+from scheduler.api.decode import decode, tree_of
 from scheduler.binder.outcome import BindError, LeaseLostError
-from scheduler.binder.retry import OPEN_SECONDS, Backoff
+from scheduler.binder.retry import OPEN_SECONDS, Backoff, is_retryable
 from scheduler.client import (
+    MERGE_PATCH,
     STRATEGIC_MERGE_PATCH,
     ApiClient,
     ApiError,
@@ -27,7 +28,7 @@ from scheduler.client import (
     Unknown,
 )
 from scheduler.clock import Clock, rfc3339
-from scheduler.model import Kind, Pod
+from scheduler.model import Kind, NodeAllocatableResourceClaimStatus, Pod
 
 MAX_REFUSALS: Final = 3
 
@@ -134,6 +135,51 @@ class PodWriter:
             if current.metadata.uid != pod.metadata.uid:
                 raise BindError(ReasonKind.WRITE_CONFLICT, "the pod was replaced by another one")
             return current
+
+    async def write_demand(
+        self,
+        pod: Pod,
+        demand: Sequence[NodeAllocatableResourceClaimStatus],
+        *,
+        is_expired: Callable[[], bool],
+    ) -> None:
+        """Write what a pod's claims count in resources of its node, instead of whatever is there.
+
+        The patch names the whole list and the pod's UID, so it may be repeated, and never meets another pod. An empty
+        list is written as such: leaving the field out means that it stays.
+
+        Args:
+            pod: whose status.
+            demand: of its claims; empty: nothing counts any more.
+            is_expired: whether the caller has stopped waiting; then nothing new is tried.
+
+        Raises:
+            BindError: it is not written, and nothing that was sent can still write it.
+        """
+        fields = {"nodeAllocatableResourceClaimStatuses": [tree_of(entry) for entry in demand]}
+        body = orjson.dumps({"metadata": {"uid": pod.metadata.uid}, "status": fields})
+        path = f"{pod_path(pod.metadata.namespace, pod.metadata.name)}/status"
+        backoff = Backoff(self.clock, self.rng)
+        refusals = 0
+        open_until = float("-inf")
+        while True:
+            if not self.may_write():
+                raise LeaseLostError(is_open=self.clock.monotonic() < open_until)
+            if is_expired():
+                # A request without an answer must not write later what the next attempt decides otherwise.
+                await self.clock.sleep(max(0.0, open_until - self.clock.monotonic()))
+                raise BindError(ReasonKind.DEADLINE_EXCEEDED, "the pod could not be bound in time")
+            answer = await self.client.write("PATCH", path, body, content_type=MERGE_PATCH)
+            if isinstance(answer, Committed):
+                return
+            if isinstance(answer, Unknown):
+                open_until = self.clock.monotonic() + OPEN_SECONDS
+            elif not is_retryable(answer):
+                refusals += 1
+                if answer.status != 409 or refusals >= MAX_REFUSALS:
+                    await self.clock.sleep(max(0.0, open_until - self.clock.monotonic()))
+                    raise _refusal(answer)
+            await backoff.pause(answer)
 
     async def set_unscheduled(self, pod: Pod, reason: Reason, *, is_error: bool) -> bool:
         """Write PodScheduled=False with a reason, unless the pod says so already. One try: it is only a message.

@@ -143,7 +143,10 @@ def build_core(
     """Make everything that does not depend on who asks: webhooks or our own loop."""
     metrics = Metrics()
     client = CountedClient(client, metrics.api_write)
-    cache = ClusterCache(consumable_capacity=features.consumable_capacity)
+    cache = ClusterCache(
+        consumable_capacity=features.consumable_capacity,
+        counts_claims=features.node_allocatable_resources,
+    )
     kinds = [
         kind
         for kind in Kind
@@ -188,6 +191,7 @@ def build_core(
         clock=clock,
         settings=settings.binding,
         on_conflict=on_conflict,
+        counts_claims=features.node_allocatable_resources,
     )
     engine = Engine(build_environment(settings, features, clock, mode))
     _watch_values(metrics, cache, reflectors, leadership, epochs, engine, binder)

@@ -11,6 +11,8 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, cast
 
+from msgspec.structs import replace
+
 from allocator.model.claims import AllocationResult, ResourceClaim
 from allocator.model.devices import DeviceClass, DeviceID, DeviceTaintRule, ResourceSlice
 from allocator.snapshot import SliceIndex, Snapshot
@@ -28,6 +30,7 @@ from scheduler.model import (
     ClaimRecord,
     ClusterSnapshot,
     Kind,
+    NodeAllocatableResourceClaimStatus,
     NodeObject,
     Pod,
     Watched,
@@ -43,13 +46,15 @@ _MANY_SLICES: Final = (
 class ClusterCache:
     """Nodes, pods, claims, slices, classes and taint rules, with what is decided and not yet seen."""
 
-    def __init__(self, *, consumable_capacity: bool = True) -> None:
+    def __init__(self, *, consumable_capacity: bool = True, counts_claims: bool = False) -> None:
         """Start empty.
 
         Args:
             consumable_capacity: the gate: off, a result with a share id takes the whole device.
+            counts_claims: the gate of node-allocatable resources: on, what devices of pods count in them is in use.
         """
         self._consumable_capacity = consumable_capacity
+        self._counts_claims = counts_claims
         self._nodes: Store[NodeObject] = Store(meta_of)
         self._pods: Store[Pod] = Store(meta_of)
         self._slices: Store[ResourceSlice] = Store(meta_of)
@@ -68,7 +73,7 @@ class ClusterCache:
         self._assumed_pods: dict[str, tuple[Pod, str]] = {}
         self._pod_index = PodIndex()
         self._allocated = AllocatedIndex(consumable_capacity=consumable_capacity)
-        self._node_index = NodeIndex()
+        self._node_index = NodeIndex(counts_claims=counts_claims)
         self._slice_index = SliceIndex.build(())
         self._slices_changed: dict[str, ResourceSlice | None] = {}
         self._rules_changed = False
@@ -139,16 +144,28 @@ class ClusterCache:
         """End a pod's hold: what it decided is written, or given up."""
         self._held(self._in_flight.release(pod_uid))
 
-    def assume_pod(self, pod: Pod, node_name: str) -> None:
-        """Count a pod on the node decided for it, until the watch shows it bound or gone, or it is forgotten."""
+    def assume_pod(
+        self,
+        pod: Pod,
+        node_name: str,
+        demand: Sequence[NodeAllocatableResourceClaimStatus] = (),
+    ) -> None:
+        """Count a pod on the node decided for it, until the watch shows it bound or gone, or it is forgotten.
+
+        Args:
+            pod: whom.
+            node_name: where.
+            demand: what its claims count in resources of the node; its status may say it later, or never.
+        """
         uid = pod.metadata.uid
         known = self._pods.by_uid(uid)
         if known is None and 0 < version_of(pod.metadata) <= self._pods.resource_version:
             return  # the watch has come past this pod and does not have it: it is gone
         if known is not None and known.spec.node_name:
             return
-        self._assumed_pods[uid] = (known or pod, node_name)
-        self._node_index.put_pod(known or pod, node_name)
+        counted = _with_demand(known or pod, demand)
+        self._assumed_pods[uid] = (counted, node_name)
+        self._node_index.put_pod(counted, node_name)
 
     def forget_pod(self, uid: str) -> None:
         """Count a pod no more on the node decided for it: the bind failed."""
@@ -321,7 +338,13 @@ class ClusterCache:
                 held,
                 consumable_capacity=self._consumable_capacity,
             ),
-            recount_nodes(snapshot.nodes, nodes, pods, dict(self._assumed_pods)),
+            recount_nodes(
+                snapshot.nodes,
+                nodes,
+                pods,
+                dict(self._assumed_pods),
+                counts_claims=self._counts_claims,
+            ),
         )
 
     def recount(self) -> list[str]:
@@ -336,7 +359,7 @@ class ClusterCache:
             allocated.set_written(claim.metadata.uid, claim.status.allocation, None)
         for uid in self._in_flight.claims:
             allocated.set_held(uid, self._in_flight.allocations(uid))
-        nodes = NodeIndex()
+        nodes = NodeIndex(counts_claims=self._counts_claims)
         nodes.revision = self._node_index.revision + 1
         for node in self._nodes:
             nodes.set_node(node)
@@ -391,6 +414,8 @@ class ClusterCache:
             self._assumed_pods.pop(uid, None)
         assumed = self._assumed_pods.get(uid)
         if assumed is not None:
+            told = assumed[0].status.node_allocatable_resource_claim_statuses
+            new = _with_demand(new, told or ())
             self._assumed_pods[uid] = (new, assumed[1])
         node_name = new.spec.node_name or (assumed[1] if assumed is not None else "")
         if node_name and not new.is_terminal:
@@ -477,6 +502,15 @@ class ClusterCache:
 
     def _sorted_rules(self) -> Sequence[DeviceTaintRule]:
         return sorted(self._rules, key=lambda rule: rule.metadata.name)
+
+
+def _with_demand(pod: Pod, demand: Sequence[NodeAllocatableResourceClaimStatus]) -> Pod:
+    """A pod that says what its claims count in resources of the node."""
+    told = pod.status.node_allocatable_resource_claim_statuses or ()
+    if tuple(demand) == told:
+        return pod
+    status = replace(pod.status, node_allocatable_resource_claim_statuses=tuple(demand) or None)
+    return replace(pod, status=status)
 
 
 def digest_of(objects: Iterable[Watched]) -> str:

@@ -42,7 +42,13 @@ class NodeIndex:
         revision: grows with every change.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, counts_claims: bool = False) -> None:
+        """Start empty.
+
+        Args:
+            counts_claims: whether what devices of pods count in resources of the node is in use, as their status says.
+        """
+        self._counts_claims = counts_claims
         self._states: dict[str, _NodeState] = {}
         self._usage: dict[str, _Usage] = {}
         self._node_of: dict[str, str] = {}
@@ -76,7 +82,8 @@ class NodeIndex:
     def put_pod(self, pod: Pod, node_name: str) -> None:
         """Count a pod on a node, instead of wherever it counted before."""
         uid = pod.metadata.uid
-        usage = self._intern(assigned_pod_requests(pod), host_ports(pod))
+        requests = assigned_pod_requests(pod, counts_claims=self._counts_claims)
+        usage = self._intern(requests, host_ports(pod))
         if self._node_of.get(uid) == node_name and self._usage[uid] is usage:
             self._states[node_name].pods[uid] = pod
             self._touch(node_name)

@@ -56,6 +56,8 @@ def recount_nodes(
     nodes: Sequence[NodeObject],
     pods: Sequence[Pod],
     assumed: Mapping[str, tuple[Pod, str]],
+    *,
+    counts_claims: bool = False,
 ) -> Iterator[list[str]]:
     """Compare what runs on nodes with the pods.
 
@@ -64,11 +66,12 @@ def recount_nodes(
         nodes: all there are.
         pods: all there are.
         assumed: UID -> pod and the node it counts on, for pods being bound.
+        counts_claims: as of the index.
 
     Yields:
         differences found in each step, as texts; empty if the index is right.
     """
-    fresh = NodeIndex()
+    fresh = NodeIndex(counts_claims=counts_claims)
     for number, node in enumerate(nodes):
         fresh.set_node(node)
         if number % _STEP == _STEP - 1:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from allocator.model.claims import AllocationResult, ResourceClaim
 from scheduler.framework.environment import Environment
 from scheduler.framework.status import SUCCESS, Status
-from scheduler.model import ClusterSnapshot, HostPort, Pod
+from scheduler.model import ClusterSnapshot, HostPort, NodeAllocatableResourceClaimStatus, Pod
 
 Domain = tuple[str, str]  # label of nodes, value
 RepellingPod = tuple[Pod, Mapping[str, str]]  # a running pod with anti-affinity, labels of its node
@@ -109,6 +109,7 @@ class NodeVerdict:
         unavailable: UIDs of allocated claims that cannot be used here; giving one back may help.
         ends_attempt: whether the error is not the node's, so that no other node will do better.
         score_memo: where the scores that go with this verdict are kept, if anywhere.
+        demand: what the claims count in resources of the node, for the pod's status; empty unless the node fits.
     """
 
     status: Status = SUCCESS
@@ -116,6 +117,7 @@ class NodeVerdict:
     unavailable: tuple[str, ...] = ()
     ends_attempt: bool = False
     score_memo: ScoreMemo | None = None
+    demand: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
 
     @property
     def fits(self) -> bool:

@@ -55,6 +55,12 @@ WAKES: Final = {
     | Event.DEVICES_CHANGED
     | Event.CLASS_CHANGED
     | Event.OWN_CLAIM_STATUS,
+    # Room for what devices count, or other devices.
+    "NodeAllocatableResources": _NODE_ANY
+    | Event.ROOM_FREED
+    | Event.CLAIM_CHANGED
+    | Event.CLAIM_FREED
+    | Event.DEVICES_CHANGED,
     "InterPodAffinity": Event.NODE_ADDED | Event.NODE_LABELS | Event.ROOM_FREED,
     "SchedulingGates": Event.NOTHING,
 }

@@ -7,11 +7,17 @@ and names with a domain) are left out.
 Source: k8s.io/component-helpers/resource (PodRequests), pkg/scheduler/framework/types.go; KEP-753, 1287, 2837.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from allocator.quantity import Quantity
-from scheduler.model import Container, ContainerStatus, HostPort, Pod
+from scheduler.model import (
+    Container,
+    ContainerStatus,
+    HostPort,
+    NodeAllocatableResourceClaimStatus,
+    Pod,
+)
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -45,49 +51,119 @@ def is_extended(name: str) -> bool:
     return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
 
 
-def pod_requests(pod: Pod) -> dict[str, int]:
-    """What a pending pod needs: its spec alone decides.
+def pod_requests(
+    pod: Pod, of_claims: Sequence[NodeAllocatableResourceClaimStatus] = ()
+) -> dict[str, int]:
+    """What a pending pod needs: its spec alone decides, and what its devices count in resources of the node.
+
+    Args:
+        pod: whose spec.
+        of_claims: what its claims count; whatever its own status says of that is of an earlier attempt.
 
     Returns:
         resource name -> amount (cpu in milli); a resource requested as zero is there with 0.
     """
-    requests = _aggregate(pod, _from_spec, is_infeasible=False)
+    requests = container_requests(pod, of_claims)
     if pod.spec.resources is not None:
         _replace_pod_level(requests, _amounts(pod.spec.resources.requests))
     _add(requests, _amounts(pod.spec.overhead))
     return _rounded(requests)
 
 
-def assigned_pod_requests(pod: Pod) -> dict[str, int]:
+def container_requests(
+    pod: Pod, of_claims: Sequence[NodeAllocatableResourceClaimStatus] = ()
+) -> dict[str, int]:
+    """What the containers of a pod ask for together, and its devices count: without pod level and overhead.
+
+    Returns:
+        resource name -> exact amount in nano-units.
+    """
+    requests = _aggregate(pod, _from_spec, is_infeasible=False)
+    if of_claims:  # hardly ever
+        _add(requests, claim_resources(of_claims))
+    return requests
+
+
+def container_limits(
+    pod: Pod, of_claims: Sequence[NodeAllocatableResourceClaimStatus] = ()
+) -> dict[str, int]:
+    """The limits of the containers of a pod together, raised by what its devices count.
+
+    A resource without a limit has none because of a device either, except huge pages, which are never overcommitted.
+
+    Returns:
+        resource name -> exact amount in nano-units.
+    """
+    limits = _aggregate(pod, _limits, is_infeasible=False)
+    for name, amount in claim_resources(of_claims).items():
+        if name in limits or name.startswith(HUGEPAGES_PREFIX):
+            limits[name] = limits.get(name, 0) + amount
+    return limits
+
+
+def claim_resources(statuses: Iterable[NodeAllocatableResourceClaimStatus]) -> dict[str, int]:
+    """What devices of claims count in resources of the node.
+
+    Returns:
+        resource name -> exact amount in nano-units.
+
+    Source: addDRANodeAllocatableClaimResources of component-helpers.
+    """
+    total: _Amounts = {}
+    for status in statuses:
+        for mapped in status.mapping or ():
+            if mapped.quantity is not None:
+                _add(total, {mapped.name: mapped.quantity.nanos})
+        containers = len(status.containers or ())
+        for overhead in status.overhead or ():
+            per_pod = 0 if overhead.per_pod is None else overhead.per_pod.nanos
+            each = 0 if overhead.per_container is None else overhead.per_container.nanos
+            _add(total, {overhead.name: per_pod + containers * each})
+    return total
+
+
+def assigned_pod_requests(pod: Pod, *, counts_claims: bool = False) -> dict[str, int]:
     """What a pod on a node counts: the most of what it asks for, was promised and has, while it is being resized.
 
     A resize that the kubelet called infeasible will not happen: then the spec does not count.
+
+    Args:
+        pod: as its status has it.
+        counts_claims: whether what its devices count in resources of the node is added (the feature gate).
 
     Returns:
         resource name -> amount (cpu in milli).
     """
     status = pod.status
+    of_claims = status.node_allocatable_resource_claim_statuses if counts_claims else None
     if not (status.container_statuses or status.init_container_statuses or status.resources):
-        return pod_requests(pod)
+        return pod_requests(pod, of_claims or ())
     is_infeasible = _is_resize_infeasible(pod)
     actual_of_pod = status.resources.requests if status.resources is not None else None
     if status.allocated_resources is not None and actual_of_pod is not None:
         requests = _amounts(status.allocated_resources)
         _raise_to(requests, _amounts(actual_of_pod))
     else:
+        # What a kubelet says of the whole pod has its devices in it, and so has what containers actually have; what
+        # it has promised to containers has not.
         requests = _aggregate(pod, _allocated, is_infeasible=is_infeasible)
+        _add(requests, claim_resources(of_claims or ()))
         _raise_to(requests, _aggregate(pod, _actual, is_infeasible=is_infeasible))
     if not is_infeasible:
-        _raise_to(requests, _aggregate(pod, _from_spec, is_infeasible=False))
+        _raise_to(requests, container_requests(pod, of_claims or ()))
     _replace_pod_level(requests, _pod_level_of_assigned(pod, is_infeasible=is_infeasible))
     _add(requests, _amounts(pod.spec.overhead))
     return _rounded(requests)
 
 
-def scoring_requests(pod: Pod) -> tuple[int, int]:
+def scoring_requests(
+    pod: Pod, of_claims: Sequence[NodeAllocatableResourceClaimStatus] = ()
+) -> tuple[int, int]:
     """Cpu in milli and memory in bytes as scoring counts them: a container that asks for nothing counts a little."""
     spec = pod.spec
     amounts = _aggregate(pod, _for_scoring, is_infeasible=False)
+    if of_claims:
+        _add(amounts, claim_resources(of_claims))
     if spec.resources is not None:
         _replace_pod_level(amounts, _amounts(spec.resources.requests))
     _add(amounts, _amounts(spec.overhead))
@@ -121,6 +197,12 @@ def _from_spec(
     return container.resources.requests
 
 
+def _limits(
+    container: Container, _status: ContainerStatus | None, _infeasible: bool
+) -> _Quantities:
+    return container.resources.limits
+
+
 def _for_scoring(
     container: Container, _status: ContainerStatus | None, _infeasible: bool
 ) -> _Quantities:
@@ -152,7 +234,7 @@ def _actual(container: Container, status: ContainerStatus | None, infeasible: bo
 def _aggregate(pod: Pod, pick: _Pick, *, is_infeasible: bool) -> _Amounts:
     """Sum containers and sidecars, and raise to what the most demanding moment of initialisation needs."""
     statuses: dict[str, ContainerStatus] = {}
-    if pick is not _from_spec:
+    if pick is _allocated or pick is _actual:
         every = (
             *(pod.status.container_statuses or ()),
             *(pod.status.init_container_statuses or ()),
@@ -179,7 +261,7 @@ def _aggregate(pod: Pod, pick: _Pick, *, is_infeasible: bool) -> _Amounts:
 
 
 def _pod_level_of_assigned(pod: Pod, *, is_infeasible: bool) -> _Amounts:
-    if pod.spec.resources is None or not any(map(_is_pod_level, pod.spec.resources.requests or ())):
+    if pod.spec.resources is None or not any(map(is_pod_level, pod.spec.resources.requests or ())):
         return {}
     requests = {} if is_infeasible else _amounts(pod.spec.resources.requests)
     if pod.status.resources is None:
@@ -189,13 +271,14 @@ def _pod_level_of_assigned(pod: Pod, *, is_infeasible: bool) -> _Amounts:
     return requests
 
 
-def _is_pod_level(name: str) -> bool:
+def is_pod_level(name: str) -> bool:
+    """Whether a pod may ask for this resource as a whole."""
     return name in (CPU, MEMORY) or name.startswith(HUGEPAGES_PREFIX)
 
 
 def _replace_pod_level(requests: _Amounts, pod_level: _Amounts) -> None:
     for name, amount in pod_level.items():
-        if _is_pod_level(name):
+        if is_pod_level(name):
             requests[name] = amount
 
 

@@ -132,7 +132,7 @@ def _pending(pod: Pod, cluster: OfflineCluster, engine: Engine) -> Explanation:
     }
     result = cycle.conclude(verdicts, total=len(verdicts))
     node = cycle.select_node(state, result.fitting)
-    claims = () if node is None else cluster.bind(state, node, verdicts[node].allocations)
+    claims = () if node is None else cluster.bind(state, node, verdicts[node])
     return Explanation(
         namespace=namespace,
         name=name,

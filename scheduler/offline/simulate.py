@@ -181,7 +181,7 @@ class OfflineCluster:
         self._pods = {pod.metadata.uid: pod for pod in inventory.pods}
         self._slices = SliceIndex.build(inventory.slices, inventory.rules)
         self._classes = {each.metadata.name: each for each in inventory.classes}
-        self._index = NodeIndex()
+        self._index = NodeIndex(counts_claims=features.node_allocatable_resources)
         self._allocated = AllocatedIndex(consumable_capacity=features.consumable_capacity)
         self._snapshot: ClusterSnapshot | None = None
         for node in inventory.nodes:
@@ -244,11 +244,17 @@ class OfflineCluster:
         return notes
 
     def bind(
-        self, state: CycleState, node: str, allocations: Mapping[str, AllocationResult]
+        self, state: CycleState, node: str, verdict: NodeVerdict
     ) -> tuple[PodClaimResult, ...]:
-        """Write the allocations and reservations of a pod's claims, and let it run on a node."""
+        """Write the allocations and reservations of a pod's claims, and let it run on a node that fits."""
+        allocations = verdict.allocations
         pod = msgspec.structs.replace(
-            state.pod, spec=msgspec.structs.replace(state.pod.spec, node_name=node)
+            state.pod,
+            spec=msgspec.structs.replace(state.pod.spec, node_name=node),
+            status=msgspec.structs.replace(
+                state.pod.status,
+                node_allocatable_resource_claim_statuses=verdict.demand or None,
+            ),
         )
         results = []
         for each in state.claims:
@@ -325,7 +331,7 @@ def _placed(
     node = cycle.select_node(state, result.fitting)
     if node is None:
         raise AssertionError(f"no node for {state.pod.key} although one fits")
-    claims = cluster.bind(state, node, result.verdicts[node].allocations)
+    claims = cluster.bind(state, node, result.verdicts[node])
     return PodResult(
         namespace=state.pod.metadata.namespace,
         name=state.pod.metadata.name,

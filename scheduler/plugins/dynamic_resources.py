@@ -7,7 +7,7 @@ Source: pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go; sc
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -26,8 +26,9 @@ from allocator.search import Solution
 from allocator.snapshot import PreparedSlice, Snapshot
 from scheduler.framework.cycle_state import CycleState, NodeVerdict, PodClaim, SlowSearchError
 from scheduler.framework.environment import Environment, TakesLongError
-from scheduler.framework.status import Status, error, unresolvable
+from scheduler.framework.status import Code, Status, error, unresolvable
 from scheduler.model import MAX_CONSUMERS, ClusterReader, NodeInfo, Pod
+from scheduler.plugins import node_allocatable
 
 NAME: Final = "DynamicResources"
 OPTIONAL_NODE_OPERATIONS: Final = "DRAOptionalNodeOperations"
@@ -208,6 +209,7 @@ class _Unavailable:
 def _look_at_allocated(state: CycleState, node: NodeInfo) -> _Unavailable | Status | None:
     uids: list[str] = []
     first: Status | None = None
+    counts_for_node = state.environment.features.node_allocatable_resources
     for pod_claim in state.allocated:
         claim = pod_claim.claim
         allocation = claim.status.allocation
@@ -226,7 +228,16 @@ def _look_at_allocated(state: CycleState, node: NodeInfo) -> _Unavailable | Stat
         if problem is not None:
             uids.append(pod_claim.uid)
             first = first or problem
+        # Upstream looks no further at a claim whose devices are elsewhere.
+        if counts_for_node and (problem is None or _is_binding_problem(problem)):
+            taken = _shared_mapping(state, claim)
+            if taken is not None:
+                return taken
     return None if first is None else _Unavailable(tuple(uids), first)
+
+
+def _is_binding_problem(problem: Status) -> bool:
+    return problem.reason is not None and problem.reason.kind is ReasonKind.BINDING_FAILED
 
 
 def _unavailable(
@@ -370,15 +381,33 @@ def filter_node(state: CycleState, node: NodeInfo, allocate: Allocate = allocate
     """
     unavailable = _look_at_allocated(state, node)
     if isinstance(unavailable, Status):
-        return NodeVerdict(unavailable, ends_attempt=True)
+        return NodeVerdict(unavailable, ends_attempt=unavailable.code is Code.ERROR)
     outcome = allocate(state, node) if state.unallocated else Allocated(())
-    if unavailable is not None and isinstance(outcome, Allocated):
+    verdict = verdict_on(state, outcome)
+    counts_for_node = state.environment.features.node_allocatable_resources
+    if counts_for_node and verdict.fits and isinstance(outcome, Allocated):
+        verdict = with_demand(state, node, verdict, outcome.allocations)
+    if unavailable is not None and verdict.fits:
         return NodeVerdict(unavailable.status, unavailable=unavailable.uids)
-    return verdict_on(state, outcome)
+    return verdict
+
+
+def with_demand(
+    state: CycleState,
+    node: NodeInfo,
+    verdict: NodeVerdict,
+    allocations: Iterable[AllocationResult],
+) -> NodeVerdict:
+    """A verdict on a node whose devices suffice, as what they count in its resources leaves it."""
+    demand = claims_demand(state, node, allocations)
+    if not isinstance(demand, Status):
+        return replace(verdict, demand=demand) if demand else verdict
+    is_error = demand.code is Code.ERROR
+    return NodeVerdict(demand, ends_attempt=is_error and state.environment.on_node_error == "abort")
 
 
 def verdict_on(state: CycleState, outcome: Outcome) -> NodeVerdict:
-    """What an outcome of the search makes of a node."""
+    """What an outcome of the search makes of a node, its resources apart."""
     match outcome:
         case Allocated(allocations=results):
             problem = _node_allocatable(state, results)
@@ -425,6 +454,47 @@ def _with_node_allocatable(prepared: PreparedSlice) -> frozenset[str]:
         )
         prepared.memo[key] = names
     return names
+
+
+def claims_demand(
+    state: CycleState, node: NodeInfo, allocations: Iterable[AllocationResult]
+) -> node_allocatable.Demand | Status:
+    """What the pod's claims count in resources of one node, if it has room for that (`node_allocatable`); or why not.
+
+    Args:
+        state: of the attempt.
+        node: where.
+        allocations: new ones, one for each unallocated claim.
+    """
+    claims = [*zip(state.unallocated, allocations, strict=True)]
+    for pod_claim in state.allocated:
+        allocation = pod_claim.claim.status.allocation
+        if allocation is not None:
+            claims.append((pod_claim.claim, allocation))
+    device_of = node_allocatable.devices_on(state.snapshot.devices.slices, node.for_allocator)
+    demand = node_allocatable.demand_of(state.pod, claims, device_of)
+    if isinstance(demand, Status):
+        return demand
+    return node_allocatable.check(state.pod, demand, node) or demand
+
+
+def _shared_mapping(state: CycleState, claim: ResourceClaim) -> Status | None:
+    """Refuse an allocated claim that stands for a resource of its node and that another pod may use already."""
+    allocation = claim.status.allocation
+    is_taken = bool(claim.status.reserved_for) and not is_reserved_for(
+        claim, state.pod.metadata.uid
+    )
+    if allocation is None or not is_taken:
+        return None
+    device_of = node_allocatable.devices_anywhere(state.snapshot.devices.slices)
+    if not node_allocatable.is_mapped(allocation, device_of):
+        return None
+    return _refusal(
+        ReasonKind.TOO_MANY_CONSUMERS,
+        f"resourceclaim {claim.metadata.name!r} has a device that stands for a resource of its"
+        " node and cannot be shared by pods",
+        claim=claim.metadata.name,
+    )
 
 
 # --- after all nodes have refused -------------------------------------------------------------------------------------

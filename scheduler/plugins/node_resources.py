@@ -38,11 +38,17 @@ def filter_node(state: CycleState, node: NodeInfo) -> Status:
     return Status(code, reason, NAME)
 
 
-def requested_for_scoring(node: NodeInfo) -> tuple[int, int]:
-    """Cpu in milli and memory in bytes of all pods on the node, as scoring counts them. O(pods)."""
+def requested_for_scoring(node: NodeInfo, *, counts_claims: bool = False) -> tuple[int, int]:
+    """Cpu in milli and memory in bytes of all pods on the node, as scoring counts them. O(pods).
+
+    Args:
+        node: which.
+        counts_claims: whether what devices of pods count in resources of the node is added.
+    """
     cpu = memory = 0
     for pod in node.pods.values():
-        pod_cpu, pod_memory = scoring_requests(pod)
+        of_claims = pod.status.node_allocatable_resource_claim_statuses if counts_claims else None
+        pod_cpu, pod_memory = scoring_requests(pod, of_claims or ())
         cpu += pod_cpu
         memory += pod_memory
     return cpu, memory
@@ -59,9 +65,11 @@ def score_node(state: CycleState, node: NodeInfo, requested: tuple[int, int] | N
     offered = allocatable(node.node.status.allocatable)
     if offered is None:
         return 0
-    used = requested_for_scoring(node) if requested is None else requested
+    if requested is None:
+        counts_claims = state.environment.features.node_allocatable_resources
+        requested = requested_for_scoring(node, counts_claims=counts_claims)
     total = resources = 0
-    for name, taken, more in zip((CPU, MEMORY), used, state.scoring_requests, strict=True):
+    for name, taken, more in zip((CPU, MEMORY), requested, state.scoring_requests, strict=True):
         limit = offered.get(name, 0)
         if limit:
             resources += 1

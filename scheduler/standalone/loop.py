@@ -23,7 +23,14 @@ from scheduler.engine import Engine
 from scheduler.events import NORMAL
 from scheduler.framework.cycle_state import CycleState, FilterResult, PodClaim, SlowSearchError
 from scheduler.framework.status import Code, Status
-from scheduler.model import Change, ChangeListener, ClusterReader, Kind, Pod
+from scheduler.model import (
+    Change,
+    ChangeListener,
+    ClusterReader,
+    Kind,
+    NodeAllocatableResourceClaimStatus,
+    Pod,
+)
 from scheduler.plugins.dynamic_resources import NAME as DYNAMIC_RESOURCES
 from scheduler.plugins.dynamic_resources import claim_to_give_back, resolve_claims
 from scheduler.scheduling_queue import QueuedPod, SchedulingQueue
@@ -83,6 +90,8 @@ class PodBinder(Protocol):
         claims: Sequence[PodClaim],
         allocations: Mapping[str, AllocationResult],
         recheck: Callable[[], Status | None] | None = None,
+        *,
+        demand: Sequence[NodeAllocatableResourceClaimStatus] = (),
     ) -> Chain:
         """Hold what was decided and begin to write it."""
         ...
@@ -405,7 +414,8 @@ class StandaloneLoop:
             decision.node_name,
             state.claims,
             decision.verdict.allocations,
-            recheck_node(state, decision.node_name, self._cache),
+            recheck_node(state, decision.node_name, self._cache, decision.verdict.demand),
+            demand=decision.verdict.demand,
         )
         self._spawn(self._finish(state, chain, self._clock.monotonic()))
         return True

@@ -11,17 +11,28 @@ from typing import Final
 from allocator.outcome import Reason, ReasonKind
 from scheduler import cycle
 from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.resources import host_ports
+from scheduler.framework.resources import host_ports, pod_requests
 from scheduler.framework.status import Status, error
 from scheduler.model import ClusterReader, NodeInfo
+from scheduler.plugins import node_allocatable
 
 NODE_IS_GONE: Final = error(Reason(kind=ReasonKind.NO_NODES, message="the node is gone"))
 
 
 def recheck_node(
-    state: CycleState, node_name: str, reader: ClusterReader
+    state: CycleState,
+    node_name: str,
+    reader: ClusterReader,
+    demand: node_allocatable.Demand = (),
 ) -> Callable[[], Status | None]:
-    """A look at a node as it is when called: None if the pod still fits, else why not."""
+    """A look at a node as it is when called: None if the pod still fits, else why not.
+
+    Args:
+        state: of the attempt.
+        node_name: where.
+        reader: the cache.
+        demand: what the pod's claims count in resources of the node, counted there with the pod.
+    """
 
     def recheck() -> Status | None:
         node = reader.snapshot().nodes.get(node_name)
@@ -29,12 +40,14 @@ def recheck_node(
             return NODE_IS_GONE
         if node is state.snapshot.nodes.get(node_name):
             return None
-        return cycle.check_predicates(state, _without_pod(node, state))
+        others = _without_pod(node, state, demand)
+        status = cycle.check_predicates(state, others)
+        return status or node_allocatable.check(state.pod, demand, others)
 
     return recheck
 
 
-def _without_pod(node: NodeInfo, state: CycleState) -> NodeInfo:
+def _without_pod(node: NodeInfo, state: CycleState, demand: node_allocatable.Demand) -> NodeInfo:
     """The node as if the pod were not counted there already."""
     uid = state.pod.metadata.uid
     if uid not in node.pods:
@@ -43,7 +56,9 @@ def _without_pod(node: NodeInfo, state: CycleState) -> NodeInfo:
     return replace(
         node,
         pods=others,
-        requested=_minus(node.requested, state.requests),
+        requested=_minus(
+            node.requested, pod_requests(state.pod, demand) if demand else state.requests
+        ),
         ports=frozenset(port for pod in others.values() for port in host_ports(pod)),
     )
 

@@ -99,7 +99,7 @@ class World:
         self.server = ApiServer.create(self.clock, random.Random(7))
         self.admin = EmbeddedClient(self.server, self.clock)
         self.client = Faulty(self.admin)
-        self.cache = ClusterCache()
+        self.cache = ClusterCache(counts_claims=True)
         self.reflectors = Reflectors(self.admin, self.cache, self.clock, self.rng)
         self.may_write = True
         self.epoch = 0
@@ -130,6 +130,7 @@ class World:
             clock=self.clock,
             settings=settings,
             on_conflict=lambda _pod, conflict: self.conflicts.append(conflict),
+            counts_claims=True,
         )
 
     # --- objects ------------------------------------------------------------------------------------------------------

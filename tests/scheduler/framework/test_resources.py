@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 
+from allocator.quantity import Quantity
 from scheduler.framework.resources import (
     assigned_pod_requests,
     host_ports,
@@ -14,6 +16,9 @@ from scheduler.framework.resources import (
 from scheduler.model import (
     ContainerStatus,
     HostPort,
+    NodeAllocatableMappedResources,
+    NodeAllocatableOverheadResources,
+    NodeAllocatableResourceClaimStatus,
     Pod,
     PodCondition,
     PodStatus,
@@ -239,3 +244,87 @@ def test_host_ports_are_those_of_containers_and_sidecars() -> None:
 )
 def test_extended_resource_names(name: str, want: bool) -> None:
     assert is_extended(name) is want
+
+
+# --- devices that count in resources of the node -------------------------------------------------------------------
+
+OF_CLAIMS = (
+    NodeAllocatableResourceClaimStatus(
+        resource_claim_name="c",
+        containers=("main", "other"),
+        mapping=(NodeAllocatableMappedResources(name="cpu", quantity=Quantity.parse("2")),),
+        overhead=(
+            NodeAllocatableOverheadResources(
+                name="memory",
+                per_pod=Quantity.parse("10Mi"),
+                per_container=Quantity.parse("1Mi"),
+            ),
+        ),
+    ),
+)
+
+
+def counting(made: Pod) -> Pod:
+    status = msgspec.structs.replace(
+        made.status, node_allocatable_resource_claim_statuses=OF_CLAIMS
+    )
+    return msgspec.structs.replace(made, status=status)
+
+
+COUNTING = [
+    Case(
+        id="what devices count is added",
+        pod=pod(requests={"cpu": "1"}),
+        want={"cpu": 3000, "memory": 12 * MI},
+    ),
+    Case(
+        id="what a pod asks for as a whole stands for its devices too",
+        pod=pod(requests={"cpu": "1"}, resources=requirements({"cpu": "4"})),
+        want={"cpu": 4000, "memory": 12 * MI},
+    ),
+    Case(
+        id="promised resources do not have the devices in them",
+        pod=resized("1", allocated="2", actual="1"),
+        want={"cpu": 4000, "memory": 12 * MI},
+    ),
+    Case(
+        id="actual ones have",
+        pod=resized("1", allocated="1", actual="5"),
+        want={"cpu": 5000, "memory": 12 * MI},
+    ),
+    Case(
+        id="an infeasible resize",
+        pod=resized("9", allocated="1", actual="2", reason="Infeasible"),
+        want={"cpu": 3000, "memory": 12 * MI},
+    ),
+    Case(
+        id="the kubelet's word on the whole pod has them in it",
+        pod=pod(
+            requests={"cpu": "1"},
+            node_name="n1",
+            status=PodStatus(
+                phase="Running",
+                allocated_resources=quantities(cpu="3"),
+                resources=requirements({"cpu": "3500m"}),
+            ),
+        ),
+        want={"cpu": 3500, "memory": 12 * MI},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", COUNTING, ids=lambda case: case.id)
+def test_a_pod_on_a_node_counts_what_its_devices_count(case: Case) -> None:
+    assert assigned_pod_requests(counting(case.pod), counts_claims=True) == case.want
+
+
+@pytest.mark.parametrize("case", COUNTING, ids=lambda case: case.id)
+def test_without_the_gate_it_does_not(case: Case) -> None:
+    assert assigned_pod_requests(counting(case.pod)) == assigned_pod_requests(case.pod)
+
+
+def test_a_pending_pod_counts_what_this_attempt_chose_not_what_an_earlier_one_wrote() -> None:
+    one = counting(pod(requests={"cpu": "1"}))
+
+    assert pod_requests(one) == {"cpu": 1000}
+    assert pod_requests(one, OF_CLAIMS) == {"cpu": 3000, "memory": 12 * MI}
