@@ -32,7 +32,6 @@ from scheduler.client import ApiError, UnavailableError
 from scheduler.client.kube import ClientConfigError, ClientSettings, KubeClient
 from scheduler.clock import SystemClock
 from scheduler.config import Settings
-from scheduler.extender.app import ExtenderApp
 from scheduler.extender.holds import Holds
 from scheduler.extender.service import ExtenderService
 from scheduler.extender.wakeup import WakeUp
@@ -323,6 +322,9 @@ class Process:
             search_seconds=settings.allocation.timeout_seconds,
         )
         self._closers.append(service.close)
+        # Only here: FastAPI takes a third of a second to import, and stand-alone has no use for it.
+        from scheduler.extender.app import ExtenderApp
+
         app = ExtenderApp(
             service,
             unavailable=self.unavailable,

@@ -12,7 +12,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from fastapi import Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from scheduler.profiler import Profile, frames_of, sample
 
