@@ -294,7 +294,7 @@ class Engine:
     def _old(question: Question, names: Sequence[str]) -> list[str]:
         """The nodes to look at again before those named can be told of. Looking at a few others is cheaper than choosing."""
         stale = question.stale
-        if len(stale) <= _FEW:
+        if len(stale) <= _FEW and question.slow.isdisjoint(stale):
             return list(stale)
         return [name for name in names if name in stale]
 

@@ -152,6 +152,7 @@ class Question:
         ending: nodes whose last answer ends the attempt.
         stale: nodes whose last answer, if any, may not be that of the latest snapshot.
         timed_out: nodes whose answer may be another one the next time; kept for one attempt only.
+        slow: nodes that timed out the last time: nobody looks at them who is not asked about them.
         failure: when no node could do, and what they said.
         weight: answers that the memory knows of.
     """
@@ -168,6 +169,7 @@ class Question:
         "prepared",
         "reads",
         "refusals",
+        "slow",
         "stale",
         "timed_out",
         "weight",
@@ -191,6 +193,7 @@ class Question:
         self.ending: set[str] = set()
         self.stale: set[str] = set()
         self.timed_out: set[str] = set()
+        self.slow: set[str] = set()
         self.failure: Failure | None = None
         self.weight = 1
         self._seen = Seen()
@@ -227,6 +230,7 @@ class Question:
     def keep(self, name: str, answer: Answer) -> None:
         """Remember the answer of a node."""
         self.answers[name] = answer
+        self.slow.discard(name)
         if answer.status is SUCCESS:
             self.fitting.add(name)
             self.ending.discard(name)
@@ -253,6 +257,7 @@ class Question:
         for name in self.timed_out:
             self.forget(name)
             self.stale.add(name)
+            self.slow.add(name)
         if self.timed_out:
             self.failure = None
             self.timed_out.clear()

@@ -42,6 +42,7 @@ PreFilter = Callable[[Pod, ClusterCache, Environment], CycleState | Status]
 FilterNode = Callable[[CycleState, NodeInfo], NodeVerdict]
 
 STEP_SECONDS: Final = 0.008  # that looking at nodes may hold up the event loop
+MOST_STEPS: Final = 25
 SLICE_NODES: Final = 250  # likewise, where each of them is looked at afresh
 STEP_NODES: Final = 16  # looked at between two looks at the clock
 DELAY_SECONDS: Final = 5.0
@@ -219,18 +220,22 @@ class ExtenderService:
             ServiceError: the time is over.
         """
         deadline = self._deadline()
+        steps = 0
         while True:
             state = self._engine.pre_filter(pod, self._cache)
             if isinstance(state, Status):
                 return state
             try:
-                if not _needs_devices(state) or self._refresh(state, names):
+                # A pool that all nodes share may change in every step: then the rest is done at once, come what may.
+                is_last = steps >= MOST_STEPS or not _needs_devices(state)
+                if is_last or self._refresh(state, names):
                     return decide(state)
             except SlowSearchError as slow:
                 await self._search(slow, deadline)
                 continue
             if self._clock.monotonic() >= deadline:
                 raise ServiceError(TIME_IS_OVER)
+            steps += 1
             await asyncio.sleep(0)
 
     def _refresh(self, state: CycleState, names: Sequence[str]) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler import cycle
+from scheduler.cache.changes import ChangeLog
 from scheduler.clock import SystemClock
 from scheduler.engine import Engine
 from scheduler.engine.attempt import Attempt
@@ -76,6 +77,30 @@ async def test_the_loop_has_its_turn_while_many_nodes_are_looked_at(
     watching.cancel()
     assert answer["NodeNames"] == list(NODES)
     assert turns.most == 3  # three of 3 ms are more than 8 ms
+
+
+async def test_a_cluster_that_changes_in_every_step_is_answered_all_the_same(
+    here: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_module, "STEP_NODES", 1)
+    monkeypatch.setattr(service_module, "MOST_STEPS", 3)
+    monkeypatch.setattr(ChangeLog, "since", lambda *_: None)  # every node, after every change
+    turns = Turns(monkeypatch, here, seconds_a_node=0.01)
+    extender = Extender(here)
+    await here.claim("c")
+    await here.pod("p", "c")
+    arguments = await extender.args("p", *NODES)
+    asked = asyncio.create_task(extender.post("filter", arguments))
+
+    async def change() -> None:
+        while not asked.done():
+            here.cache.rebuild()
+            await asyncio.sleep(0)
+
+    changing = asyncio.create_task(change())
+    assert (await asked).json()["NodeNames"] == list(NODES)
+    await changing
+    assert turns.looks >= len(NODES)
 
 
 async def test_what_changes_between_two_steps_is_in_the_answer(
