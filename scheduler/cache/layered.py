@@ -5,7 +5,7 @@ a change costs about the square root of the size: copying 5,000 entries for each
 cost more than the decision.
 """
 
-from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
 from math import isqrt
 from typing import Any, Final, Generic, TypeVar, cast
 
@@ -25,7 +25,7 @@ _GONE: Final = _Gone()
 class LayeredMap(Mapping[K, V], Generic[K, V]):
     """The mapping. Keys of the base come first, in its order; then those added since."""
 
-    __slots__ = ("_base", "_length", "_over")
+    __slots__ = ("_base", "_length", "_order", "_over")
 
     def __init__(self, base: Mapping[K, V] | None = None) -> None:
         """Make one of its own.
@@ -36,13 +36,19 @@ class LayeredMap(Mapping[K, V], Generic[K, V]):
         self._base: dict[K, V] = base if isinstance(base, dict) else dict(base or {})
         self._over: dict[K, V | _Gone] = {}
         self._length = len(self._base)
+        self._order: list[
+            list[K]
+        ] = []  # of one list, once it is made; shared by mappings with the same keys
 
     def changed(self, changes: Mapping[K, V | None]) -> "LayeredMap[K, V]":
         """This mapping with other values for some keys; None takes a key away."""
         over = self._over.copy()
         length = self._length
+        has_same_keys = True
         for key, value in changes.items():
-            length += (value is not None) - (key in self)
+            is_more = (value is not None) - (key in self)
+            has_same_keys = has_same_keys and not is_more
+            length += is_more
             if value is not None:
                 over[key] = value
             elif key in self._base:
@@ -51,6 +57,8 @@ class LayeredMap(Mapping[K, V], Generic[K, V]):
                 over.pop(key, None)
         made: LayeredMap[K, V] = LayeredMap()
         made._base, made._over, made._length = self._base, over, length
+        if has_same_keys:
+            made._order = self._order
         if len(over) > max(_FEWEST, isqrt(len(self._base))):
             made._merge()
         return made
@@ -79,6 +87,13 @@ class LayeredMap(Mapping[K, V], Generic[K, V]):
 
     def __iter__(self) -> Iterator[K]:
         return iter(self._merged())
+
+    @property
+    def order(self) -> Sequence[K]:
+        """The keys in order; the same object in all mappings made of this one, until a key comes or goes."""
+        if not self._order:
+            self._order.append(list(self._merged()))
+        return self._order[0]
 
     def keys(self) -> KeysView[K]:
         """Keys, in order."""

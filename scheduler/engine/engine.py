@@ -10,7 +10,6 @@ any has to be searched for it.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, islice
 from typing import Final
 
 from allocator.allocate import broken_node_selector
@@ -22,6 +21,7 @@ from allocator.pools import gather_pools
 from allocator.requests import rules_of
 from allocator.search import Solution
 from scheduler import cycle
+from scheduler.cache.layered import LayeredMap
 from scheduler.cycle import Refusals
 from scheduler.engine.answers import Answer, Told, Verdicts
 from scheduler.engine.attempt import Attempt
@@ -234,9 +234,7 @@ class Engine:
         return True
 
     def _filter_in_turn(self, state: CycleState, names: Sequence[str]) -> FilterResult:
-        nodes = state.snapshot.nodes
-        in_turn = ((name, nodes.get(name)) for name in names)
-        told, _ = self._scan(state, in_turn, len(names) + 1, None)
+        told, _ = self._scan(state, names, len(names) + 1, None)
         return self._concluded(state, told, len(names))
 
     def scores(self, state: CycleState, names: Iterable[str]) -> dict[str, int]:
@@ -324,8 +322,9 @@ class Engine:
         if failure is not None and failure.snapshot is state.snapshot and not state.allocated:
             return _failed(state, failure)
         nodes = state.snapshot.nodes
-        start = self._start % len(nodes) if len(nodes) > self._enough else 0
-        in_turn = chain(islice(nodes.items(), start, None), islice(nodes.items(), start))
+        order = nodes.order if isinstance(nodes, LayeredMap) else list(nodes)
+        start = self._start % len(order) if len(order) > self._enough else 0
+        in_turn = (order[place - len(order)] for place in range(start, start + len(order)))
         told, is_cut = self._scan(state, in_turn, self._enough, max_searches)
         fitting = {name: each for name, each in told.items() if each.status is SUCCESS}
         if is_cut and (not fitting or len(nodes) <= self._enough):
@@ -411,7 +410,7 @@ class Engine:
     def _scan(
         self,
         state: CycleState,
-        nodes: Iterable[tuple[str, NodeInfo | None]],
+        names: Iterable[str],
         enough: int,
         max_searches: int | None,
     ) -> tuple[dict[str, Told], bool]:
@@ -425,24 +424,27 @@ class Engine:
         # This is the inner loop of scheduling: a known answer costs two lookups.
         question, is_kept = attempt.question, attempt.are_kept
         answers, stale = question.answers, question.stale
+        nodes = state.snapshot.nodes
         told: dict[str, Told] = {}
         found = 0
         is_cut = False
         try:
-            for name, node in nodes:
+            for name in names:
                 if max_searches is not None and (
                     attempt.searches >= max_searches
                     or attempt.looks >= max_searches * LOOKS_PER_SEARCH
                 ):
                     is_cut = True
                     break
-                if node is None:
-                    told[name] = cycle.UNKNOWN_NODE
-                    continue
-                known = answers.get(name) if is_kept and name not in stale else None
-                answer: Told = attempt.look(node) if known is None else known
-                if is_fresh:
-                    answer = _with_allocated(state, node, answer)
+                answer: Told | None = answers.get(name) if is_kept and name not in stale else None
+                if answer is None or is_fresh:
+                    node = nodes.get(name)
+                    if node is None:
+                        told[name] = cycle.UNKNOWN_NODE
+                        continue
+                    answer = attempt.look(node) if answer is None else answer
+                    if is_fresh:
+                        answer = _with_allocated(state, node, answer)
                 told[name] = answer
                 if answer.status is SUCCESS:
                     found += 1

@@ -130,7 +130,10 @@ class NodeViews:
         if changed is None:
             self._stale = set(self._views)
         elif changed:
-            self._stale = self._stale | changed if self._stale else set(changed)
+            if self._stale:
+                self._stale |= changed
+            else:
+                self._stale = set(changed)
         return shared
 
     def of(self, node: Node, devices: Snapshot, shared: SharedParts) -> NodeView:

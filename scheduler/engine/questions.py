@@ -215,8 +215,10 @@ class Question:
             self._forget_nodes_not_in(snapshot)
             self.stale = set(snapshot.nodes)
         elif changed:
-            # A new set: one that was large once is slow to walk through for ever.
-            self.stale = self.stale | changed if self.stale else set(changed)
+            if self.stale:
+                self.stale |= changed
+            else:
+                self.stale = set(changed)  # a set that was large once is slow to walk through for ever
             for name in changed:
                 if name not in snapshot.nodes:
                     self.forget(name)
