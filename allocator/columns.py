@@ -72,17 +72,13 @@ class SliceColumns:
     Attributes:
         frame: all of it but names, the pool, the node it is for, and values of attributes.
         attributes: attribute name as written -> its values, one a device (None where it is not).
-        maps_node_resources: some device counts in cpu, memory or the like of its node.
     """
 
-    __slots__ = ("attributes", "frame", "maps_node_resources")
+    __slots__ = ("attributes", "frame")
 
-    def __init__(
-        self, frame: Interned, attributes: Mapping[str, Interned], *, maps_node_resources: bool
-    ) -> None:
+    def __init__(self, frame: Interned, attributes: Mapping[str, Interned]) -> None:
         self.frame = frame
         self.attributes = attributes
-        self.maps_node_resources = maps_node_resources
 
 
 def columns_of(prepared: PreparedSlice, interner: Interner) -> SliceColumns:
@@ -93,7 +89,6 @@ def columns_of(prepared: PreparedSlice, interner: Interner) -> SliceColumns:
         found = SliceColumns(
             interner.of(_frame(spec)),
             {name: interner.of(tuple(values)) for name, values in _values(spec).items()},
-            maps_node_resources=any(each.node_allocatable_resources for each in spec.devices or ()),
         )
         prepared.memo[interner] = found
     return found

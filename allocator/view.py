@@ -240,7 +240,6 @@ def _structure(
                 tuple(_slice_part(prepared, node, interner) for prepared in pool.slices),
                 tuple(columns_of(prepared, interner).frame for prepared in pool.elsewhere),
                 encoded(pool.counter_sets) if pool.counter_sets else b"",
-                _mapped(pool, slices, interner),
             )
         )
     return interner.of(
@@ -252,18 +251,6 @@ def _structure(
             sum(map(len, own_names.values())),
         )
     )
-
-
-def _mapped(pool: Pool, slices: SliceIndex, interner: Interner) -> tuple[int, ...]:
-    """Places of devices that count in resources of their node: any slice of the pool may say so, old generations too."""
-    names = {
-        device.name
-        for prepared in slices.in_pool(pool.id)
-        if columns_of(prepared, interner).maps_node_resources
-        for device in prepared.slice.spec.devices or ()
-        if device.node_allocatable_resources
-    }
-    return tuple(place for name, place in pool.positions.items() if name in names) if names else ()
 
 
 def _slice_part(

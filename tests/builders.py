@@ -40,6 +40,9 @@ from allocator.model.devices import (
     DeviceTaintRule,
     DeviceTaintRuleSpec,
     DeviceTaintSelector,
+    NodeAllocatableMapping,
+    NodeAllocatableOverhead,
+    NodeAllocatableResource,
     OpaqueDeviceConfiguration,
     ResourcePool,
     ResourceSlice,
@@ -164,6 +167,29 @@ def device(
         binding_conditions=None if conditions is None else tuple(conditions),
         binding_failure_conditions=None if failures is None else tuple(failures),
     )
+
+
+def mapped(
+    *, key: str | None = None, times: str | None = None, each: str | None = None
+) -> NodeAllocatableResource:
+    """A device stands for this much of a resource of its node: a multiple of a capacity, or so much each."""
+    return NodeAllocatableResource(
+        mapping=NodeAllocatableMapping(
+            capacity_key=key, capacity_multiplier=_maybe(times), device_multiplier=_maybe(each)
+        )
+    )
+
+
+def costs(pod: str | None = None, container: str | None = None) -> NodeAllocatableResource:
+    """The use of a device costs this much of a resource of its node."""
+    return NodeAllocatableResource(
+        overhead=NodeAllocatableOverhead(per_pod=_maybe(pod), per_container=_maybe(container))
+    )
+
+
+def counting(card: Device, /, **resources: NodeAllocatableResource) -> Device:
+    """The device, counting in resources of its node: `counting(device("cpu-0"), cpu=mapped(each="8"))`."""
+    return msgspec.structs.replace(card, node_allocatable_resources=resources or None)
 
 
 def consumes(

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from allocator.model.meta import ObjectMeta, OwnerReference
 from allocator.quantity import Quantity
 from scheduler.framework.resources import assigned_pod_requests, host_ports
@@ -49,11 +51,14 @@ def container(
     *,
     sidecar: bool = False,
     ports: Sequence[ContainerPort] = (),
+    claims: Sequence[str] = (),
     **fields: Any,
 ) -> Container:
+    """A container; `claims` are entries of its pod."""
+    used = tuple({"name": entry} for entry in claims) or None
     return Container(
         name=name,
-        resources=requirements(requests),
+        resources=msgspec.structs.replace(requirements(requests), claims=used),
         restart_policy="Always" if sidecar else None,
         ports=tuple(ports) or None,
         **fields,

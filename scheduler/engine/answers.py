@@ -52,6 +52,15 @@ class Found:
         reason = _reason(self.outcome)
         return reason is not None and reason.kind is ReasonKind.DEADLINE_EXCEEDED
 
+    @property
+    def counts_for_node(self) -> bool:
+        """Whether some of the devices count in resources of their node: then each node tells for itself if that fits."""
+        return self.solution is not None and any(
+            chosen.candidate.device.node_allocatable_resources
+            for devices in self.solution.devices
+            for chosen in devices
+        )
+
     def on(
         self,
         view: NodeView | None,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from allocator import Outcome
+from allocator import Allocated, Outcome
 from allocator.allocate import allocated, broken_node_selector
 from allocator.model.nodes import NodeSelectorError
 from allocator.search import Solution
@@ -13,6 +13,7 @@ from scheduler.engine.answers import Answer, Found
 from scheduler.engine.node_views import NodeViews
 from scheduler.engine.questions import Asked, Question
 from scheduler.framework.cycle_state import CycleState, NodeVerdict
+from scheduler.framework.status import SUCCESS
 from scheduler.model import NodeInfo
 from scheduler.plugins import dynamic_resources
 
@@ -84,9 +85,8 @@ class Attempt:
         if key is not None and found.can_move:
             self._share(key, found)
         refusal = cycle.check_predicates(self._state, node)
-        self._keep(
-            node.name, Answer(node, refusal) if refusal else Answer(node, view=view, found=found)
-        )
+        answer = Answer(node, refusal) if refusal else self._found_on(node, view, found)
+        self._keep(node.name, answer)
         self.question.stale.add(node.name)
 
     def _keep(self, name: str, answer: Answer) -> None:
@@ -113,8 +113,25 @@ class Attempt:
             outcome = broken_node_selector(problem)
             return Answer(node, found=Found(None, None, outcome, self._verdict(outcome)))
         if old is None or old.view is not view or old.found is None:
-            return Answer(node, view=view, found=self._find(node, view))
-        return old if is_same_node else Answer(node, view=view, found=old.found)
+            return self._found_on(node, view, self._find(node, view))
+        return old if is_same_node else self._found_on(node, view, old.found)
+
+    def _found_on(self, node: NodeInfo, view: NodeView, found: Found) -> Answer:
+        """The answer of a node with what was found in its view; there may be no room for what the devices count."""
+        answer = Answer(node, view=view, found=found)
+        counts = self._state.environment.features.node_allocatable_resources
+        if not (counts and answer.status is SUCCESS and found.counts_for_node):
+            return answer
+        asked: Asked = self._state.question
+        outcome = asked.outcome(answer)
+        if isinstance(outcome, Allocated):
+            verdict = dynamic_resources.with_demand(
+                self._state, node, NodeVerdict(), outcome.allocations
+            )
+            if not verdict.fits:
+                answer.status = self.question.refusals.setdefault(verdict.status, verdict.status)
+                answer.ends_attempt = verdict.ends_attempt
+        return answer
 
     def _find(self, node: NodeInfo, view: NodeView) -> Found:
         """What there is in a view: known from another node, or searched."""

@@ -501,7 +501,18 @@ def _verdict(state: CycleState, told: Told) -> NodeVerdict:
     if isinstance(told, NodeVerdict):
         return told
     asked: Asked = state.question
-    return asked.verdict(told)
+    verdict = asked.verdict(told)
+    found = told.found
+    if (
+        state.environment.features.node_allocatable_resources
+        and verdict.allocations
+        and found is not None
+        and found.counts_for_node
+    ):
+        return dynamic_resources.with_demand(
+            state, told.info, verdict, verdict.allocations.values()
+        )
+    return verdict
 
 
 def _with_allocated(state: CycleState, node: NodeInfo, told: Told) -> NodeVerdict:

@@ -24,6 +24,7 @@ from scheduler.engine.seen import OLDER, Seen
 from scheduler.framework.cycle_state import CycleState, NodeVerdict
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.model import ClusterSnapshot
+from scheduler.plugins import node_allocatable
 
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=exactly, order="deterministic")
 
@@ -31,7 +32,7 @@ _ENCODER: Final = msgspec.json.Encoder(enc_hook=exactly, order="deterministic")
 def question_parts(state: CycleState) -> dict[str, Any]:
     """Everything of the pod that predicates, search and scorers read; contents of classes apart."""
     spec = state.pod.spec
-    return {
+    parts = {
         "claims": tuple(claim.spec for claim in state.unallocated),
         "node_name": spec.node_name,
         "node_selector": spec.node_selector,
@@ -43,6 +44,34 @@ def question_parts(state: CycleState) -> dict[str, Any]:
         "backed_resources": sorted(state.backed_resources),
         "repelled_from": sorted(state.repelled_from),
     }
+    if state.environment.features.node_allocatable_resources and state.unallocated:
+        parts["counted_with_devices"] = _counted_with_devices(state)
+    return parts
+
+
+def _counted_with_devices(state: CycleState) -> tuple[Any, ...]:
+    """What decides, once devices are chosen that count in resources of their node, whether there is room for them.
+
+    Exact amounts, since all is summed before it is rounded; limits, which are to cover devices; and who uses what.
+    """
+    spec = state.pod.spec
+    users = node_allocatable.containers_of_claims(state.pod)
+    containers = [
+        (each.name, each.resources.requests, each.resources.limits, each.is_sidecar)
+        for each in spec.containers or ()
+    ]
+    initial = [
+        (each.name, each.resources.requests, each.resources.limits, each.is_sidecar)
+        for each in spec.init_containers or ()
+    ]
+    whole = spec.resources
+    return (
+        containers,
+        initial,
+        None if whole is None else (whole.requests, whole.limits),
+        spec.overhead,
+        [users.get(claim.metadata.name) for claim in state.unallocated],
+    )
 
 
 def question_key(state: CycleState) -> bytes:

@@ -451,7 +451,13 @@ class ExtenderService:
             return error(Reason(kind=ReasonKind.NO_NODES, message="the node is gone"))
 
         return self._binder.start(
-            state.pod, node_name, state.claims, verdict.allocations, recheck, deadline
+            state.pod,
+            node_name,
+            state.claims,
+            verdict.allocations,
+            recheck,
+            deadline,
+            verdict.demand,
         )
 
     async def _newest_pod(self, args: BindArgs) -> Pod | BindOutcome:

@@ -23,7 +23,7 @@ from allocator.model.nodes import Node, NodeSelectorError, matches_node_selector
 from allocator.outcome import Allocated, DoesNotFit, Fatal, NodeError, Outcome, Reason, ReasonKind
 from allocator.pools import Pool, gather_pools
 from allocator.search import Solution
-from allocator.snapshot import PreparedSlice, Snapshot
+from allocator.snapshot import Snapshot
 from scheduler.framework.cycle_state import CycleState, NodeVerdict, PodClaim, SlowSearchError
 from scheduler.framework.environment import Environment, TakesLongError
 from scheduler.framework.status import Code, Status, error, unresolvable
@@ -410,9 +410,6 @@ def verdict_on(state: CycleState, outcome: Outcome) -> NodeVerdict:
     """What an outcome of the search makes of a node, its resources apart."""
     match outcome:
         case Allocated(allocations=results):
-            problem = _node_allocatable(state, results)
-            if problem is not None:
-                return NodeVerdict(problem)
             uids = (claim.metadata.uid for claim in state.unallocated)
             return NodeVerdict(allocations=dict(zip(uids, results, strict=True)))
         case DoesNotFit(reason=reason) | NodeError(reason=reason):
@@ -422,38 +419,6 @@ def verdict_on(state: CycleState, outcome: Outcome) -> NodeVerdict:
             # unless told to abort as in-tree does.
             ends = not depends_on_node or state.environment.on_node_error == "abort"
             return NodeVerdict(error(reason, NAME), ends_attempt=ends)
-
-
-def _node_allocatable(state: CycleState, allocations: Iterable[AllocationResult]) -> Status | None:
-    """Refuse devices that also take or bring cpu or memory: those would have to be counted for the node, and are not."""
-    earlier = (pod_claim.claim.status.allocation for pod_claim in state.allocated)
-    for allocation in (*allocations, *(known for known in earlier if known is not None)):
-        for result in allocation.devices.results or ():
-            device = result.device_id
-            for prepared in state.snapshot.devices.slices.in_pool(device.pool_id):
-                if device.device in _with_node_allocatable(prepared):
-                    return _NODE_ALLOCATABLE
-    return None
-
-
-_NODE_ALLOCATABLE: Final = _refusal(
-    ReasonKind.UNSUPPORTED,
-    "devices with nodeAllocatableResources are not supported by this scheduler",
-)
-
-
-def _with_node_allocatable(prepared: PreparedSlice) -> frozenset[str]:
-    """Names of the devices of a slice that count in resources of their node; kept with the slice."""
-    key = (NAME, "nodeAllocatableResources")
-    names: frozenset[str] | None = prepared.memo.get(key)
-    if names is None:
-        names = frozenset(
-            device.name
-            for device in prepared.slice.spec.devices or ()
-            if device.node_allocatable_resources
-        )
-        prepared.memo[key] = names
-    return names
 
 
 def claims_demand(

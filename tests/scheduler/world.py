@@ -13,7 +13,14 @@ from allocator.model.devices import DeviceClass, DeviceTaintRule, ResourceSlice
 from scheduler.cache.cluster import ClusterCache
 from scheduler.cache.store import EventType, WatchEvent
 from scheduler.framework.environment import Environment, Mode
-from scheduler.model import ClaimRecord, Kind, NodeObject, Pod, Watched
+from scheduler.model import (
+    ClaimRecord,
+    Kind,
+    NodeAllocatableResourceClaimStatus,
+    NodeObject,
+    Pod,
+    Watched,
+)
 from tests.builders import device_class, gpu_slice, share_id_of
 from tests.pods import node_object
 
@@ -46,7 +53,7 @@ class World:
     """A cluster that a test changes object by object; every change has a resourceVersion of its own."""
 
     def __init__(self, *objects: Any) -> None:
-        self.cache = ClusterCache()
+        self.cache = ClusterCache(counts_claims=True)
         self._version = 0
         self.put(*objects)
 
@@ -70,7 +77,13 @@ class World:
             item = ClaimRecord(item, b"{}")
         self.cache.apply(WatchEvent(kind, type_, item, self._version))
 
-    def bind(self, pod: Pod, node_name: str, allocations: dict[str, AllocationResult]) -> None:
+    def bind(
+        self,
+        pod: Pod,
+        node_name: str,
+        allocations: dict[str, AllocationResult],
+        demand: tuple[NodeAllocatableResourceClaimStatus, ...] = (),
+    ) -> None:
         """Write a decision: claims allocated, pod on its node."""
         for uid, allocation in allocations.items():
             record = self.cache.claim_by_uid(uid)
@@ -78,7 +91,10 @@ class World:
             status = msgspec.structs.replace(record.claim.status, allocation=allocation)
             self.put(msgspec.structs.replace(record.claim, status=status))
         spec = msgspec.structs.replace(pod.spec, node_name=node_name)
-        self.put(msgspec.structs.replace(pod, spec=spec))
+        told = msgspec.structs.replace(
+            pod.status, node_allocatable_resource_claim_statuses=demand or None
+        )
+        self.put(msgspec.structs.replace(pod, spec=spec, status=told))
 
 
 def gpu_nodes(count: int, gpus: int = 2, **attributes: Any) -> Iterable[Any]:

@@ -13,7 +13,6 @@ import pytest
 
 from allocator.features import Features
 from allocator.model.claims import ResourceClaim
-from allocator.model.devices import NodeAllocatableResource
 from allocator.model.hooks import enc_hook
 from allocator.outcome import ReasonKind
 from allocator.snapshot import Snapshot
@@ -22,7 +21,8 @@ from scheduler.cache import cluster as cluster_module
 from scheduler.cache.changes import ChangeLog
 from scheduler.cache.nodes import NodeIndex
 from scheduler.engine import Decision, Engine, node_views
-from scheduler.engine.answers import Verdicts
+from scheduler.engine.answers import Answer, Verdicts
+from scheduler.engine.attempt import Attempt
 from scheduler.engine.node_views import NodeViews, SharedParts
 from scheduler.engine.questions import Question
 from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict
@@ -34,12 +34,15 @@ from tests.builders import (
     capacity,
     claim,
     consumes,
+    costs,
     counter_set,
+    counting,
     device,
     device_class,
     distinct,
     first_available,
     gpu_slice,
+    mapped,
     match,
     node_selector,
     request,
@@ -51,7 +54,7 @@ from tests.builders import (
     used,
     valid_range,
 )
-from tests.pods import node_object, pod, pod_owner
+from tests.pods import container, node_object, pod, pod_owner, requirements
 from tests.scheduler.world import World, environment, gpu_nodes
 
 NODES = ("n0", "n1", "n2", "n3")
@@ -59,10 +62,20 @@ MODEL_A = 'device.attributes["gpu.example.com"].model == "a"'
 MODEL_B = '"model" in device.attributes["gpu.example.com"] && device.attributes["gpu.example.com"].model == "b"'
 
 
+COUNTS = [
+    mapped(each="1"),
+    mapped(each="2500m"),
+    mapped(key="memory", times="1"),
+    mapped(key="gpu.example.com/memory", times="100m"),
+    costs("500m"),
+    costs(container="1"),
+]
+
+
 def shapes() -> list[tuple[list[ResourceClaim], dict[str, Any]]]:
     """Claims and pod fields of every kind of pod."""
     return [
-        ([claim("c")], {}),
+        ([claim("c")], {"containers": [container("a", {"cpu": "1"}, claims=["c"])]}),
         ([claim("c", request("r", MODEL_A, count=2), match("gpu.example.com/model"))], {}),
         (
             [
@@ -81,7 +94,16 @@ def shapes() -> list[tuple[list[ResourceClaim], dict[str, Any]]]:
         ([claim("c")], {"tolerations": [Toleration(operator="Exists")]}),
         ([claim("c", request("r", MODEL_B))], {}),
         ([claim("c", request("r", 'device.driver == "nic.example.com"'))], {}),
-        ([claim("c", request("r", "size(device.attributes) > 0"))], {}),
+        (
+            [claim("c", request("r", "size(device.attributes) > 0"))],
+            {
+                "containers": [
+                    container("a", {"cpu": "100m"}, claims=["c"]),
+                    container("b", {"cpu": "100m"}, claims=["c"]),
+                ],
+                "resources": requirements({"cpu": "2"}),
+            },
+        ),
         ([claim("c", request("r", 'device.attributes["gpu.example.com"].missing == 1'))], {}),
         ([claim("c", request("r", count=2), distinct("gpu.example.com/model"))], {}),
         ([claim("c", request("r", MODEL_A)), claim("d", request("r", MODEL_A))], {}),
@@ -204,9 +226,7 @@ class Story:
         skips = odd.pop("skips", False)
         card = device("odd", model=self.rng.choice("ab"), **odd)
         if maps:
-            card = msgspec.structs.replace(
-                card, node_allocatable_resources={"cpu": NodeAllocatableResource()}
-            )
+            card = counting(card, cpu=self.rng.choice(COUNTS))
         made = resource_slice(
             f"{name}-odd",
             card,
@@ -285,7 +305,8 @@ class Story:
         if not isinstance(decision, Decision):
             return
         allocations = decision.verdict.allocations
-        self.world.bind(waiting, decision.node_name, dict(allocations))
+        demand = decision.verdict.demand
+        self.world.bind(waiting, decision.node_name, dict(allocations), demand)
         self.bound.append((waiting, claims))
 
     def _foreign_claim(self) -> None:
@@ -351,6 +372,7 @@ def told(verdict: NodeVerdict) -> Any:
         },
         verdict.unavailable,
         verdict.ends_attempt,
+        verdict.demand,
     )
 
 
@@ -509,6 +531,9 @@ BREAKS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "what is shared by nodes": without_log_and(SharedParts, "is_current", always),
     "contents of classes": lambda p: p.setattr(Question, "is_current", always),
     "predicates": break_predicates,
+    "room for what devices count": lambda p: p.setattr(
+        Attempt, "_found_on", lambda _, node, view, found: Answer(node, view=view, found=found)
+    ),
     "the log of changes": lambda p: p.setattr(ChangeLog, "since", lambda *_: frozenset()),
     "the log of what is in use": lambda p: p.setattr(
         cluster_module, "nodes_reading", lambda *_: frozenset()

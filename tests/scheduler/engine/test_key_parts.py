@@ -22,21 +22,33 @@ from scheduler.engine import Engine
 from scheduler.engine import questions as questions_module
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.environment import Environment
-from scheduler.model import Affinity, NodeAffinity, Pod, PreferredSchedulingTerm, Taint, Toleration
+from scheduler.model import (
+    Affinity,
+    Container,
+    NodeAffinity,
+    Pod,
+    PreferredSchedulingTerm,
+    Taint,
+    Toleration,
+)
 from tests.builders import (
     allocated_claim,
     claim,
     consumes,
+    costs,
     counter_set,
+    counting,
     device,
     device_class,
+    mapped,
     node_selector,
+    quantity,
     request,
     resource_slice,
     taint,
     used,
 )
-from tests.pods import container, node_object, pod, port
+from tests.pods import container, node_object, pod, port, requirements
 from tests.scheduler.engine.test_engine import told
 from tests.scheduler.world import World, environment
 
@@ -45,6 +57,9 @@ NEW = {
     "DRADerivedAttributes": True,
     "DRAOptionalNodeOperations": True,
 }  # upstream's newest allocator
+
+
+COUNTING = {"DRANodeAllocatableResources": True}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,17 +140,6 @@ def structure_without(part: str) -> Callable[[pytest.MonkeyPatch], None]:
     return lambda patch: patch.setattr(view_module, "_structure", structure)
 
 
-def maps_unseen(patch: pytest.MonkeyPatch) -> None:
-    """Nobody sees that a device counts in resources of its node."""
-    frame_without("node_allocatable_resources")(patch)
-    init = columns.SliceColumns.__init__
-
-    def blind(self: Any, frame: Any, attributes: Any, *, maps_node_resources: bool) -> None:
-        init(self, frame, attributes, maps_node_resources=maps_node_resources and False)
-
-    patch.setattr(columns.SliceColumns, "__init__", blind)
-
-
 def usage_without(part: int) -> Callable[[pytest.MonkeyPatch], None]:
     """`view._usage_key` without devices (0), shares (1) or consumed capacity (2)."""
     whole = view_module._usage_key
@@ -176,12 +180,6 @@ def partition(number: int, *, counters: str, elsewhere: str = "1") -> list[Any]:
             for index, (node, amount) in enumerate(parts)
         ),
     ]
-
-
-def mapped(card: Device) -> Device:
-    return msgspec.structs.replace(
-        card, node_allocatable_resources={"cpu": NodeAllocatableResource()}
-    )
 
 
 def broken(card: Device) -> Device:
@@ -297,11 +295,6 @@ NODES = [
         objects=[of(0, device("gpu-0")), of(1, device("gpu-0", conditions=["ready"]))],
         gates={"DRADeviceBindingConditions": False},
         breaks=frame_without("binding_conditions"),
-    ),
-    Case(
-        id="resources of the node",
-        objects=[of(0, device("gpu-0")), of(1, mapped(device("gpu-0")))],
-        breaks=maps_unseen,
     ),
     Case(
         id="terms of a slice's node selector",
@@ -451,6 +444,28 @@ def test_nodes_that_differ_in_one_thing_have_different_views(
 # --- pods
 
 
+def wrong_after_it_counts() -> bool:
+    """Whether memory and plain search disagree on a device that has begun to count in resources of its node."""
+    world = World(device_class(), node_object("n0"), of(0, device("gpu-0")), claim("c"))
+    env = environment(features=Features.for_version("1.37", COUNTING))
+    engine = Engine(env, check_every=0)
+    state = engine.pre_filter(pod(claims=["c"]), world.cache)
+    assert isinstance(state, CycleState)
+    assert engine.filter_nodes(state).feasible == ("n0",)
+
+    world.put(of(0, counting(device("gpu-0"), cpu=mapped(each="1000"))))
+    state = engine.pre_filter(pod(claims=["c"]), world.cache)
+    assert isinstance(state, CycleState)
+    return bool(engine.filter_nodes(state).feasible)
+
+
+def test_what_a_device_counts_is_a_part_of_the_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not wrong_after_it_counts()
+
+    frame_without("node_allocatable_resources")(monkeypatch)
+    assert wrong_after_it_counts()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Question:
     """Two pods that differ in one part of the question, on a cluster where that makes a difference."""
@@ -460,6 +475,27 @@ class Question:
     other: dict[str, Any] = field(default_factory=dict)
     claims: tuple[Sequence[ResourceClaim], Sequence[ResourceClaim]] = ((), ())
     objects: Sequence[Any] = ()
+    gates: dict[str, bool] = field(default_factory=dict)
+
+
+def counted(cpu: NodeAllocatableResource, one: dict[str, Any], other: dict[str, Any]) -> Question:
+    """Two pods with an equal claim, on a node with 4 cpus whose device counts in them."""
+    return Question(
+        part="counted_with_devices",
+        one=one,
+        other=other,
+        claims=([claim("c0")], [claim("c1")]),
+        objects=[of(0, counting(device("gpu-0"), cpu=cpu))],
+        gates=COUNTING,
+    )
+
+
+def using(entry: str, cpu: str, limit: str | None = None, name: str = "main") -> Container:
+    made = container(name, {"cpu": cpu}, claims=[entry])
+    limits = None if limit is None else {"cpu": quantity(limit)}
+    return msgspec.structs.replace(
+        made, resources=msgspec.structs.replace(made.resources, limits=limits)
+    )
 
 
 def preferring(zone: str) -> Affinity:
@@ -528,6 +564,36 @@ QUESTIONS = [
         other={"requests": {"cpu": "3", "memory": "1Gi"}},
         objects=[pod("busy", node_name="n0", requests={"cpu": "2"})],
     ),
+    counted(  # who uses the claim
+        costs(container="3500m"),
+        {"containers": [using("c0", "1")]},
+        {"containers": [using("none", "1")]},
+    ),
+    counted(  # amounts before they are rounded
+        mapped(each="3000000001n"),
+        {"containers": [using("c0", "1")]},
+        {"containers": [using("c1", "999999999n")]},
+    ),
+    counted(  # of init containers
+        costs("1", "1500m"),
+        {"init_containers": [using("c0", "1"), using("c0", "1", name="second")]},
+        {"init_containers": [using("c1", "1")]},
+    ),
+    counted(  # limits
+        mapped(each="1"),
+        {"containers": [using("c0", "1", "4")], "resources": requirements(limits={"cpu": "4"})},
+        {"containers": [using("c1", "1", "3")], "resources": requirements(limits={"cpu": "4"})},
+    ),
+    counted(  # of the pod
+        mapped(each="1"),
+        {"containers": [using("c0", "1", "3")], "resources": requirements(limits={"cpu": "3"})},
+        {"containers": [using("c1", "1", "3")], "resources": requirements(limits={"cpu": "4"})},
+    ),
+    counted(  # overhead of the pod
+        mapped(each="3000000001n"),
+        {"overhead": {"cpu": quantity("1")}},
+        {"overhead": {"cpu": quantity("999999999n")}},
+    ),
 ]
 
 
@@ -546,7 +612,8 @@ def wrong_for_pods(case: Question) -> list[str]:
         claims = case.claims[number]
         world.put(*claims)
         pods.append(pod(f"p{number}", claims=[c.metadata.name for c in claims], **fields))
-    return disagreements(environment(), world, pods)
+    features = Features.for_version("1.37", case.gates)
+    return disagreements(environment(features=features), world, pods)
 
 
 def parts_but(left_out: Sequence[str]) -> Callable[[CycleState], dict[str, Any]]:
@@ -578,8 +645,17 @@ def test_pods_that_differ_in_one_thing_ask_different_questions(
 
 
 def test_every_part_of_a_question_has_its_case() -> None:
-    world = World(device_class(), node_object("n0"))
-    state = Engine(environment()).pre_filter(pod(), world.cache)
+    world = World(device_class(), node_object("n0"), claim("c"))
+    counts = environment(features=Features.for_version("1.37", COUNTING))
+    state = Engine(counts).pre_filter(pod(claims=["c"]), world.cache)
     assert isinstance(state, CycleState)
 
     assert {case.part for case in QUESTIONS} == set(questions_module.question_parts(state))
+
+
+def test_without_the_gate_nobody_asks_what_is_counted_with_devices() -> None:
+    world = World(device_class(), node_object("n0"), claim("c"))
+    state = Engine(environment()).pre_filter(pod(claims=["c"]), world.cache)
+    assert isinstance(state, CycleState)
+
+    assert "counted_with_devices" not in questions_module.question_parts(state)

@@ -6,11 +6,9 @@ Each was an answer of the memory that differed from the plain search.
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
 import pytest
 
 from allocator.features import Features
-from allocator.model.devices import Device, NodeAllocatableResource
 from scheduler import cycle
 from scheduler.engine import Decision, Engine
 from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict
@@ -23,8 +21,10 @@ from tests.builders import (
     claim,
     consumes,
     counter_set,
+    counting,
     device,
     device_class,
+    mapped,
     node_selector,
     request,
     resource_slice,
@@ -61,12 +61,6 @@ def everything(result: FilterResult, scores: dict[str, int]) -> Any:
     return {name: told(each) for name, each in verdicts}, failure and failure.reason, scores
 
 
-def mapped(card: Device) -> Device:
-    return msgspec.structs.replace(
-        card, node_allocatable_resources={"cpu": NodeAllocatableResource()}
-    )
-
-
 def test_one_amount_in_two_formats_is_two_questions() -> None:
     """A default need not be a valid value, but must be written as the default is."""
     policy = valid_values("100", default="0.5Ki")
@@ -84,20 +78,44 @@ def test_one_amount_in_two_formats_is_two_questions() -> None:
     assert [bool(scores) for _, _, scores in answers] == [True, False]
 
 
-def test_a_device_of_an_old_generation_that_counts_in_node_resources_is_told_by_its_name() -> None:
+def test_what_devices_of_an_old_generation_count_is_not_asked() -> None:
     world = World(device_class(), node_object("n0"), claim("c"))
-    world.put(resource_slice("new", device("gpu-0"), pool="n0", node="n0", generation=2))
+    huge = mapped(each="1000")
     engine = engine_with()
     answers = []
-    for devices in (
-        (mapped(device("gpu-0")), device("gpu-1")),
-        (device("gpu-0"), mapped(device("gpu-1"))),
-    ):
-        world.put(resource_slice("old", *devices, pool="n0", node="n0", generation=1))
+    for old, new in ((None, huge), (huge, None)):
+        for generation, cpu in ((1, old), (2, new)):
+            card = device("gpu-0") if cpu is None else counting(device("gpu-0"), cpu=cpu)
+            name = f"of-{generation}"
+            world.put(resource_slice(name, card, pool="n0", node="n0", generation=generation))
         plain, remembered = both(engine, world)
         assert remembered == plain
-        answers.append(plain)
-    assert answers[0] != answers[1]
+        answers.append(bool(plain[2]))
+    assert answers == [False, True]
+
+
+def test_equal_devices_leave_room_on_some_nodes_only() -> None:
+    """The search is shared, the room is not: what runs on a node comes and goes."""
+    world = World(device_class(), claim("c"))
+    card = counting(device("cpu-0"), cpu=mapped(each="3"))
+    for number in range(3):
+        name = f"n{number}"
+        world.put(node_object(name, allocatable={"cpu": "4", "pods": "9"}))
+        world.put(resource_slice(name, card, pool=name, node=name))
+    engine = engine_with()
+    busy = pod("busy", node_name="n1", requests={"cpu": "1500m"})
+
+    for change, fitting in (
+        (lambda: None, ["n0", "n1", "n2"]),
+        (lambda: world.put(busy), ["n0", "n2"]),
+        (lambda: world.put(allocated_claim("other", used("cpu-0", pool="n0"))), ["n2"]),
+        (lambda: world.remove(busy), ["n1", "n2"]),
+    ):
+        change()
+        plain, remembered = both(engine, world)
+        assert remembered == plain
+        assert list(plain[2]) == fitting
+    assert engine.searches == 2
 
 
 @pytest.mark.parametrize("explain", [False, True])

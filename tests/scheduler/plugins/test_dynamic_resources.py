@@ -1,5 +1,6 @@
 """Claims of a pod: resolved, checked, allocated together on a node, given back when they are in the way."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,25 +18,29 @@ from allocator.model.claims import (
     ResourceClaim,
     ResourceClaimConsumerReference,
 )
-from allocator.model.devices import NodeAllocatableResource
+from allocator.model.devices import Device
 from allocator.outcome import Reason, ReasonKind
 from scheduler import cycle
-from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.cycle_state import CycleState, FilterResult
+from scheduler.framework.environment import Mode
 from scheduler.framework.status import Code, Status
 from scheduler.model import Pod, PodResourceClaim
 from scheduler.plugins.dynamic_resources import claim_to_give_back, is_ready_for_binding
 from tests.builders import (
     claim,
+    costs,
+    counting,
     device,
     device_class,
     first_available,
     gpu_slice,
+    mapped,
     only_node,
     request,
     resource_slice,
     sub_request,
 )
-from tests.pods import node_object, pod, pod_owner
+from tests.pods import container, node_object, pod, pod_owner
 from tests.scheduler.world import World, environment, gpu_nodes
 
 
@@ -470,21 +475,129 @@ def test_a_selector_that_cannot_be_read_ends_the_attempt() -> None:
     assert (result.failure.code, len(result.verdicts)) == (Code.ERROR, 1)
 
 
-def test_devices_that_count_in_resources_of_the_node_are_refused() -> None:
-    card = msgspec.structs.replace(
-        device("gpu-0"), node_allocatable_resources={"memory": NodeAllocatableResource()}
-    )
-    world = World(
-        device_class(), node_object("n00"), resource_slice("s", card, node="n00"), claim("c")
-    )
+COUNTS = Features.for_version("1.37", {"DRANodeAllocatableResources": True})
+CPUS = counting(device("gpu-0"), cpu=mapped(each="4"))
+USER = pod(claims=["c"], containers=[container("main", {"cpu": "1"}, claims=["c"])])
 
-    state = cycle.pre_filter(ONE, world.cache, environment())
+
+def small_nodes(*cpu: str, card: Device = CPUS) -> Iterable[Any]:
+    """Nodes `n00`, … with so much cpu and one device each."""
+    yield device_class()
+    for number, amount in enumerate(cpu):
+        name = f"n{number:02}"
+        yield node_object(name, allocatable={"cpu": amount, "memory": "8Gi", "pods": "9"})
+        yield resource_slice(f"{name}-cpus", card, pool=name, node=name)
+
+
+def result_of(
+    world: World, asked: Pod = USER, features: Features = COUNTS, mode: Mode = Mode.STANDALONE
+) -> FilterResult:
+    state = cycle.pre_filter(asked, world.cache, environment(mode, features=features))
+    assert isinstance(state, CycleState), state
+    return cycle.filter_nodes(state)
+
+
+def test_without_the_gate_nobody_reads_what_devices_count() -> None:
+    world = World(*small_nodes("2"), claim("c"))
+
+    result = result_of(world, features=Features())
+
+    assert result.feasible == ("n00",)
+    assert result.verdicts["n00"].demand == ()
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_there_must_be_room_for_what_devices_count(mode: Mode) -> None:
+    world = World(*small_nodes("5", "4999m"), claim("c"))
+
+    result = result_of(world, mode=mode)
+
+    assert result.feasible == ("n00",)
+    (entry,) = result.verdicts["n00"].demand
+    assert (entry.resource_claim_name, entry.containers) == ("c", ("main",))
+    assert [(each.name, str(each.quantity)) for each in entry.mapping or ()] == [("cpu", "4")]
+    status = result.verdicts["n01"].status
+    assert (status.code, status.message) == (
+        Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
+        "Insufficient cpu",
+    )
+    assert result.verdicts["n01"].allocations == {}
+
+
+def test_what_devices_of_running_pods_count_is_in_use() -> None:
+    world = World(*small_nodes("9"), claim("c"))
+    world.put(resource_slice("more", counting(device("z"), cpu=mapped(each="4")), node="n00"))
+    verdict = result_of(world).verdicts["n00"]
+    world.put(USER)
+    world.bind(USER, "n00", dict(verdict.allocations), verdict.demand)
+    world.put(claim("d"))
+
+    result = result_of(world, pod("q", claims=["d"], requests={"cpu": "1"}))
+    assert cycle.failure_message(result) == "0/1 nodes are available: 1 Insufficient cpu."
+    assert result.failure is not None
+    assert result.failure.code is Code.UNSCHEDULABLE
+    assert result_of(world, pod("q", claims=["d"])).feasible == ("n00",)
+
+
+def test_claims_that_were_allocated_before_count_too() -> None:
+    world = World(*small_nodes("5", "5"), allocated("c", allocation("n00"), "uid-p"))
+
+    assert result_of(world).feasible == ("n00",)
+    world.put(pod("r", node_name="n00", requests={"cpu": "1"}))
+    result = result_of(world)
+    assert result.feasible == ()
+    assert result.verdicts["n00"].status.message == "Insufficient cpu"
+    assert result.verdicts["n01"].unavailable == ("uid-c",)
+
+
+def test_no_room_says_nothing_of_a_claim_that_is_elsewhere() -> None:
+    """Giving it back would not help here."""
+    world = World(*small_nodes("1", "5"), allocated("c", allocation("n01")), claim("d"))
+
+    verdict = result_of(world, pod(claims=["c", "d"], requests={"cpu": "2"})).verdicts["n00"]
+
+    assert verdict.unavailable == ()
+
+
+@pytest.mark.parametrize(
+    ("card", "users", "fits"),
+    [
+        (CPUS, ("uid-other",), False),
+        (CPUS, ("uid-other", "uid-p"), True),
+        (CPUS, (), True),
+        (counting(device("gpu-0"), cpu=costs("1")), ("uid-other",), True),
+    ],
+    ids=["another pod's", "this pod's already", "nobody's", "overhead alone"],
+)
+def test_a_claim_that_stands_for_resources_is_for_one_pod(
+    card: Device, users: tuple[str, ...], *, fits: bool
+) -> None:
+    world = World(*small_nodes("9", card=card), allocated("c", allocation("n00"), *users))
+
+    result = result_of(world)
+
+    assert bool(result.feasible) is fits
+    if result.failure is not None:
+        assert result.failure.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        assert "cannot be shared" in result.failure.message
+
+
+@pytest.mark.parametrize("on_node_error", ["reject", "abort"])
+def test_a_device_that_cannot_tell_what_it_counts_is_an_error_of_its_node(
+    on_node_error: str,
+) -> None:
+    broken = counting(device("gpu-0"), cpu=mapped(key="gpu.example.com/cores", times="1"))
+    world = World(*small_nodes("9", card=broken), *gpu_nodes(2, gpus=1), claim("c"))
+    world.put(resource_slice("n00-cpus", broken, pool="n00", node="n00"))
+    world.remove(resource_slice("n00-gpus", node="n00"))
+
+    settings = environment(features=COUNTS, on_node_error=on_node_error)
+    state = cycle.pre_filter(USER, world.cache, settings)
     assert isinstance(state, CycleState)
-    failure = cycle.filter_nodes(state).failure
+    result = cycle.filter_nodes(state)
 
-    assert failure is not None
-    assert failure.reason is not None
-    assert failure.reason.kind is ReasonKind.UNSUPPORTED
+    assert result.verdicts["n00"].status.code is Code.ERROR
+    assert bool(result.feasible) is (on_node_error == "reject")
 
 
 def test_a_device_in_flight_is_in_use() -> None:

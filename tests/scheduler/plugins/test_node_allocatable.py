@@ -15,8 +15,6 @@ from allocator.model.claims import (
 )
 from allocator.model.devices import (
     Device,
-    NodeAllocatableMapping,
-    NodeAllocatableOverhead,
     NodeAllocatableResource,
     ResourceSlice,
 )
@@ -25,32 +23,20 @@ from allocator.snapshot import SliceIndex
 from scheduler.framework.status import Code, Status
 from scheduler.model import Container, NodeAllocatableResourceClaimStatus, Pod, ResourceRequirements
 from scheduler.plugins import node_allocatable
-from tests.builders import GPU_DRIVER, claim, device, only_node, quantity, resource_slice
+from tests import builders
+from tests.builders import (
+    GPU_DRIVER,
+    claim,
+    costs,
+    device,
+    mapped,
+    only_node,
+    resource_slice,
+)
 from tests.pods import container, node_info, node_object, pod, quantities, requirements
 
 NODE = node_object("n1", allocatable={"cpu": "8", "memory": "16Gi", "hugepages-2Mi": "64Mi"})
 CORES = f"{GPU_DRIVER}/cores"
-
-
-def mapped(
-    *, key: str | None = None, times: str | None = None, each: str | None = None
-) -> NodeAllocatableResource:
-    return NodeAllocatableResource(
-        mapping=NodeAllocatableMapping(
-            capacity_key=key,
-            capacity_multiplier=None if times is None else quantity(times),
-            device_multiplier=None if each is None else quantity(each),
-        )
-    )
-
-
-def costs(pod: str | None = None, container: str | None = None) -> NodeAllocatableResource:
-    return NodeAllocatableResource(
-        overhead=NodeAllocatableOverhead(
-            per_pod=None if pod is None else quantity(pod),
-            per_container=None if container is None else quantity(container),
-        )
-    )
 
 
 def both(
@@ -60,7 +46,7 @@ def both(
 
 
 def counting(name: str, /, **resources: NodeAllocatableResource) -> Device:
-    return msgspec.structs.replace(device(name), node_allocatable_resources=resources or None)
+    return builders.counting(device(name), **resources)
 
 
 def here(*devices: Device, **more: Any) -> ResourceSlice:
@@ -86,11 +72,7 @@ def holding(*results: DeviceRequestAllocationResult) -> AllocationResult:
 
 
 def user(name: str, *entries: str, **requests: str) -> Container:
-    made = container(name, requests)
-    claims = tuple({"name": entry} for entry in entries) or None
-    return msgspec.structs.replace(
-        made, resources=msgspec.structs.replace(made.resources, claims=claims)
-    )
+    return container(name, requests, claims=entries)
 
 
 def written(demand: node_allocatable.Demand | Status) -> list[dict[str, Any]]:
