@@ -283,7 +283,7 @@ def strategies(
     return {
         NAMESPACES.key: NamespaceStrategy(),
         NODES.key: NodeStrategy(taint_new_nodes=taint_new_nodes),
-        PODS.key: PodStrategy(),
+        PODS.key: PodStrategy(features),
         EVENTS.key: EventStrategy(),
         GROUP_EVENTS.key: GroupEventStrategy(),
         CONFIG_MAPS.key: Strategy(),

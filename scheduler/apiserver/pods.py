@@ -6,6 +6,7 @@ DefaultTolerationSeconds of Kubernetes 1.37.
 
 from collections.abc import Iterable, Iterator
 
+from allocator.features import Features
 from scheduler.apiserver.errors import (
     Cause,
     StatusError,
@@ -34,11 +35,12 @@ DEFAULT_GRACE_PERIOD_SECONDS = 30
 
 _TOLERATED_SECONDS = 300
 _NODE_FAILURES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_COUNTED = "nodeAllocatableResourceClaimStatuses"
 # What a status write must not lose when an old client does not know it.
 _KEPT_IN_STATUS = (
     "resourceClaimStatuses",
     "extendedResourceClaimStatus",
-    "nodeAllocatableResourceClaimStatuses",
+    _COUNTED,
     "qosClass",
 )
 
@@ -49,6 +51,10 @@ class PodStrategy(Strategy):
     """Pod."""
 
     has_status = True
+
+    def __init__(self, features: Features) -> None:
+        """Keep the gates that apply."""
+        self._features = features
 
     def default(self, obj: Json) -> None:
         """Fill in defaults."""
@@ -92,6 +98,8 @@ class PodStrategy(Strategy):
         for field in _KEPT_IN_STATUS:
             if field not in held and field in status(old):
                 held[field] = status(old)[field]
+        if not self._features.node_allocatable_resources and not status(old).get(_COUNTED):
+            held.pop(_COUNTED, None)
 
     def validate(self, obj: Json, lookup: Lookup) -> Iterable[Cause]:
         """What is wrong with a new one."""
@@ -146,8 +154,8 @@ def _wrong_in_node_allocatable(pod: Json) -> Iterable[Cause]:
     held = status(pod)
     used = {entry.get("resourceClaimName") for entry in spec(pod).get("resourceClaims") or ()}
     used |= {entry.get("resourceClaimName") for entry in held.get("resourceClaimStatuses") or ()}
-    for index, entry in enumerate(held.get("nodeAllocatableResourceClaimStatuses") or ()):
-        path = f"status.nodeAllocatableResourceClaimStatuses[{index}]"
+    for index, entry in enumerate(held.get(_COUNTED) or ()):
+        path = f"status.{_COUNTED}[{index}]"
         claim = entry.get("resourceClaimName")
         if claim not in used:
             yield invalid_value(f"{path}.resourceClaimName", f'"{claim}": no claim of the pod')

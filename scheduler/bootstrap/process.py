@@ -36,6 +36,7 @@ from scheduler.extender.holds import Holds
 from scheduler.extender.service import ExtenderService
 from scheduler.extender.wakeup import WakeUp
 from scheduler.framework.environment import Mode
+from scheduler.framework.events import Event
 from scheduler.leader import LeadershipLostError
 from scheduler.model import ClaimRecord, Kind
 from scheduler.web.health import create_health_app
@@ -302,6 +303,8 @@ class Process:
             settings.extender.sentinel_namespace,
             settings.extender.sentinel_name,
         )
+        if core.engine.environment.features.node_allocatable_resources:
+            wakeup.helpful = Event.ROOM_FREED | Event.NODE_ALLOCATABLE
         core.cache.subscribe(wakeup.observe)
         self._start("wake-up", wakeup.run())
         self._wakeup = wakeup

@@ -22,6 +22,7 @@ import orjson
 from scheduler.binder.claims import claim_path
 from scheduler.client import MERGE_PATCH, ApiClient, Committed, Rejected, WriteOutcome
 from scheduler.clock import Clock, rfc3339_micro
+from scheduler.framework.events import Event, events_of
 from scheduler.model import DOMAIN, Change, ClaimRecord, Kind, Pod
 
 MIN_INTERVAL_SECONDS: Final = 1.0
@@ -41,6 +42,7 @@ class WakeUp:
         namespace: of the sentinel.
         name: of the sentinel.
         on_result: hears of each patch; True: it was written.
+        helpful: further events that may help the pods our filter rejected: room on nodes, where devices count in it.
         changes: how many changes that may help were seen; read before a decision, given to `rejected` after it.
     """
 
@@ -50,6 +52,7 @@ class WakeUp:
     namespace: str
     name: str
     on_result: Callable[[WriteOutcome], None] = lambda _outcome: None
+    helpful: Event = Event.NOTHING
     changes: int = 0
     _rejected: set[str] = field(default_factory=set)
     _waiting: set[str] = field(
@@ -95,6 +98,8 @@ class WakeUp:
                 self._patch_at = self._changed_at + TRIED_AGAIN_SECONDS
         elif change.kind is Kind.POD and change.new is None and isinstance(change.old, Pod):
             self.accepted(change.old.metadata.uid)
+        if self.helpful and self.helpful & events_of(change):
+            self.freed()
 
     async def run(self) -> None:
         """Patch when due. Runs until cancelled."""

@@ -18,7 +18,7 @@ from scheduler.apiserver.server import ApiServer
 from scheduler.binder import Binder, ClaimWriter, PodWriter
 from scheduler.cache.allocated import Conflict
 from scheduler.cache.cluster import ClusterCache
-from scheduler.client import JSON, Committed, Rejected, Unknown, WriteOutcome
+from scheduler.client import JSON, MERGE_PATCH, Committed, Rejected, Unknown, WriteOutcome
 from scheduler.clock import SystemClock
 from scheduler.config import BindSettings
 from scheduler.framework.environment import Environment, Mode
@@ -90,13 +90,16 @@ class Faulty:
         pass
 
 
+DEFAULTS = Features()
+
+
 class World:
     """Everything, running. Make it with `world()`."""
 
-    def __init__(self) -> None:
+    def __init__(self, features: Features = DEFAULTS) -> None:
         self.clock = SystemClock()
         self.rng = NoJitter(1)
-        self.server = ApiServer.create(self.clock, random.Random(7))
+        self.server = ApiServer.create(self.clock, random.Random(7), features=features)
         self.admin = EmbeddedClient(self.server, self.clock)
         self.client = Faulty(self.admin)
         self.cache = ClusterCache(counts_claims=True)
@@ -106,7 +109,7 @@ class World:
         self.conflicts: list[Conflict] = []
         ids = iter(range(1, 10_000))
         self.environment = Environment(
-            features=Features(),
+            features=features,
             cel=Compiler(),
             now=self.clock.now,
             new_share_id=lambda *_: f"00000000-0000-4000-8000-{next(ids):012d}",
@@ -153,6 +156,13 @@ class World:
 
     async def delete(self, path: str) -> None:
         answer = await self.admin.write("DELETE", path, b"")
+        assert isinstance(answer, Committed), answer
+
+    async def end(self, pod: str) -> None:
+        """The pod's containers have ended."""
+        body = orjson.dumps({"status": {"phase": "Succeeded"}})
+        path = pods_path(pod, "status")
+        answer = await self.admin.write("PATCH", path, body, content_type=MERGE_PATCH)
         assert isinstance(answer, Committed), answer
 
     async def node(self, name: str) -> Object:
@@ -302,9 +312,9 @@ def pods_path(name: str = "", subresource: str = "") -> str:
 
 
 @asynccontextmanager
-async def world() -> AsyncIterator[World]:
-    """A running world."""
-    made = World()
+async def world(**gates: bool) -> AsyncIterator[World]:
+    """A running world; `gates` are those that are not as in 1.37."""
+    made = World(Features.for_version("1.37", gates))
     task = asyncio.create_task(made.reflectors.run())
     try:
         await made.reflectors.synced.wait()

@@ -25,7 +25,7 @@ STATUSES = "nodeAllocatableResourceClaimStatuses"
 
 @pytest.fixture
 async def here() -> AsyncIterator[World]:
-    async with world() as made:
+    async with world(DRANodeAllocatableResources=True) as made:
         await made.cluster(("node-1", 2), ("node-2", 2))
         await made.claim("c")
         await made.pod("p", "c")

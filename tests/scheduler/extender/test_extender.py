@@ -14,6 +14,7 @@ from scheduler.extender.app import ExtenderApp
 from scheduler.extender.holds import Holds
 from scheduler.extender.service import ExtenderService
 from scheduler.extender.wakeup import WakeUp
+from scheduler.framework.events import Event
 from scheduler.model import FINALIZER
 from tests.scheduler.embedded import LOST, World, claims_path, pods_path, world
 
@@ -394,6 +395,91 @@ async def test_wake_up_patches_the_sentinel_once_when_a_slice_appears(here: Worl
         await here.gpus("node-4", 3)
         await asyncio.sleep(0.3)
         assert here.client.writes == [("PATCH", claims_path("sentinel"))]
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+CPUS = {
+    "devices": [
+        {
+            "name": "cpus",
+            "nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "6"}}},
+        }
+    ]
+}
+
+
+async def counting_node(here: World, name: str) -> None:
+    """A node with 8 cpus and a device that stands for 6 of them."""
+    await here.node(name)
+    await here.gpus(name, 0, **CPUS)
+    await here.settled()
+
+
+@pytest.fixture
+async def counts() -> AsyncIterator[World]:
+    async with world(DRANodeAllocatableResources=True) as made:
+        await made.device_class()
+        yield made
+
+
+BUSY = [{"name": "main", "image": "pause", "resources": {"requests": {"cpu": "3"}}}]
+
+
+async def test_devices_that_count_in_resources_of_the_node_need_room_and_are_told_of(
+    counts: World,
+) -> None:
+    await counting_node(counts, "node-3")
+    await counting_node(counts, "node-4")
+    extender = Extender(counts)
+    await counts.claim("c")
+    await counts.pod("p", "c")
+    await counts.pod("busy", containers=BUSY, nodeName="node-4")
+
+    answer = await extender.filter("p", "node-3", "node-4")
+    assert answer["NodeNames"] == ["node-3"]
+    alone = await extender.filter("p", "node-4")
+    assert alone["FailedAndUnresolvableNodes"] == {"node-4": "Insufficient cpu"}
+    assert "Insufficient cpu" in await extender.bind("p", "node-4")
+    assert await extender.bind("p", "node-3") == ""
+    told = (await counts.get(pods_path("p")))["status"]["nodeAllocatableResourceClaimStatuses"]
+    assert told == [{"resourceClaimName": "c", "mapping": [{"name": "cpu", "quantity": "6"}]}]
+
+
+async def test_without_the_gate_devices_count_nothing_and_nothing_is_told(here: World) -> None:
+    await counting_node(here, "node-3")
+    extender = Extender(here)
+    await here.claim("c")
+    await here.pod("p", "c")
+    await here.pod("busy", containers=BUSY, nodeName="node-3")
+
+    assert await extender.bind("p", "node-3") == ""
+    assert here.client.writes == [
+        ("PUT", claims_path("c")),
+        ("PUT", claims_path("c", "status")),
+        ("POST", pods_path("p", "binding")),
+    ]
+
+
+@pytest.mark.parametrize("counts", [True, False])
+async def test_room_that_is_freed_wakes_only_where_devices_count_in_it(
+    here: World, *, counts: bool
+) -> None:
+    await here.claim("sentinel")
+    wakeup = WakeUp(here.client, here.clock, lambda: True, "default", "sentinel")
+    wakeup.helpful = Event.ROOM_FREED if counts else Event.NOTHING
+    here.cache.subscribe(wakeup.observe)
+    extender = Extender(here, wakeup=wakeup)
+    await here.claim("c", count=3)
+    await here.pod("p", "c")
+    await here.pod("busy", nodeName="node-1")
+    task = asyncio.create_task(wakeup.run())
+    try:
+        await extender.filter("p", "node-1", "node-2")
+        await here.end("busy")
+        await asyncio.sleep(0.3)
+        assert here.client.writes == ([("PATCH", claims_path("sentinel"))] if counts else [])
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

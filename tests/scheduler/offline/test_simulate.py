@@ -676,3 +676,21 @@ def test_a_uid_that_is_there_twice_does_not_mix_two_objects_up():
     answer = run(node("n"), gpus("n"), CLASS, *claims, *objects)
     assert (answer.devices("p"), answer.devices("q")) == (["gpu-0"], ["gpu-1"])
     assert len(answer.tree["notes"]) == 2
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_devices_that_count_in_resources_of_the_node_leave_less_for_the_next_pod(is_on):
+    """Each of two pods would get a device that stands for 4 of 6 cpus."""
+    counted = {"cpu": {"mapping": {"deviceMultiplier": "4"}}}
+    cards = [device(f"cpu-{index}", nodeAllocatableResources=counted) for index in range(2)]
+    answer = run(
+        node("n", status={"allocatable": {"cpu": "6", "pods": "9"}}),
+        slice_("n", *cards),
+        CLASS,
+        *(thing for name in ("a", "b") for thing in (claim(name), pod(name, claims=[name]))),
+        features=Features.for_version("1.37", {"DRANodeAllocatableResources": is_on}),
+    )
+
+    assert answer.placed == {"a": "n", "b": None if is_on else "n"}
+    if is_on:
+        assert answer.pods["b"]["reason"]["kind"] == "InsufficientResources"

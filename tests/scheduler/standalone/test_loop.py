@@ -10,7 +10,6 @@ import orjson
 import pytest
 
 from allocator.cel import Compiler
-from allocator.features import Features
 from scheduler.binder import Binder
 from scheduler.cache.cluster import ClusterCache
 from scheduler.client import MERGE_PATCH, Committed, Rejected
@@ -57,7 +56,7 @@ class Core:
     def __post_init__(self) -> None:
         self.engine = Engine(
             Environment(
-                features=Features(),
+                features=self.world.environment.features,
                 cel=Compiler(),
                 now=self.world.clock.now,
                 new_share_id=lambda *_: "00000000-0000-4000-8000-000000000001",
@@ -118,9 +117,11 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    *nodes: tuple[str, int], change: Callable[[Core], None] = lambda core: None
+    *nodes: tuple[str, int],
+    change: Callable[[Core], None] = lambda core: None,
+    **gates: bool,
 ) -> AsyncIterator[Running]:
-    async with world() as made:
+    async with world(**gates) as made:
         await made.cluster(*nodes)
         core = Core(made)
         change(core)
@@ -635,3 +636,29 @@ async def test_a_defect_that_one_pod_brings_to_light_does_not_stop_the_others() 
 
         assert await it.node_of("good") == "n1"
         assert it.place(await uid_of(created)) is Place.BACKOFF
+
+
+async def test_room_for_what_devices_count_is_waited_for() -> None:
+    counted = {"cpu": {"mapping": {"deviceMultiplier": "5"}}}
+    cards = [{"name": f"cpu-{index}", "nodeAllocatableResources": counted} for index in range(2)]
+
+    async with running(DRANodeAllocatableResources=True) as it:
+        await it.world.node("n1")
+        await it.world.gpus("n1", 0, devices=cards)
+        for name in ("a", "b"):
+            await it.world.claim(name)
+            await it.world.pod(name, name)
+            await it.settled()
+
+        assert await it.node_of("a") == "n1"
+        told = (await it.world.get(pods_path("a")))["status"]
+        assert told["nodeAllocatableResourceClaimStatuses"][0]["mapping"] == [
+            {"name": "cpu", "quantity": "5"}
+        ]
+        assert await it.condition("b") == (
+            "Unschedulable",
+            "0/1 nodes are available: 1 Insufficient cpu.",
+        )
+        await it.world.end("a")
+        await it.after(10)
+        assert await it.node_of("b") == "n1"

@@ -2,7 +2,9 @@
 
 from scheduler import cycle
 from scheduler.framework.cycle_state import CycleState
+from scheduler.model import NodeAllocatableMappedResources, NodeAllocatableResourceClaimStatus
 from scheduler.standalone.recheck import NODE_IS_GONE, recheck_node
+from tests.builders import quantity
 from tests.pods import container, node_object, pod, port
 from tests.scheduler.world import World, environment
 
@@ -81,3 +83,18 @@ def test_too_many_pods_are_counted_without_the_pod_itself() -> None:
     status = recheck()
     assert status is not None
     assert status.message == "Too many pods"
+
+
+def test_what_devices_count_must_still_fit_and_does_not_stand_in_its_own_way() -> None:
+    amount = NodeAllocatableMappedResources(name="cpu", quantity=quantity("1"))
+    demand = (NodeAllocatableResourceClaimStatus(resource_claim_name="c", mapping=(amount,)),)
+    world = World(SMALL, WAITING)
+    recheck = recheck_node(begun(world), "a", world.cache, demand)
+    world.cache.assume_pod(WAITING, "a", demand)
+    world.put(node_object("a", allocatable={"cpu": "4", "pods": "3"}))
+    assert recheck() is None
+
+    world.put(pod("other", node_name="a", requests={"cpu": "1m"}))
+    status = recheck()
+    assert status is not None
+    assert status.message == "Insufficient cpu"
