@@ -75,14 +75,22 @@ class ControlPlane:
     Use as an async context manager: inside, `admin` is a client with all rights.
     """
 
-    def __init__(self, binary: Path, folder: Path | None = None, version: str = "1.37") -> None:
+    def __init__(
+        self,
+        binary: Path,
+        folder: Path | None = None,
+        version: str = "1.37",
+        feature_gates: str = "",
+    ) -> None:
         """Prepares a control plane.
 
         Args:
           binary: As made by `e2e/controlplane/build.sh`.
           folder: For data, certificates and logs; made, and kept for reading, when None.
           version: Minor version of Kubernetes that the binary was built from.
+          feature_gates: Gates of the API server that are not as usual, such as `A=true,B=false`.
         """
+        self.feature_gates = feature_gates
         self.binary = binary
         self.folder = folder or Path(tempfile.mkdtemp(prefix="dra-e2e-"))
         self.version = version
@@ -297,6 +305,7 @@ class ControlPlane:
             f"--audit-policy-file={policy}",
             "--runtime-config=api/beta=true",
             *API_PRIORITY_SEATS,
+            *((f"--feature-gates={self.feature_gates}",) if self.feature_gates else ()),
             "-v=2",
         )
         await process.start()

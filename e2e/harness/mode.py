@@ -47,6 +47,8 @@ class Mode:
         self._proxied = False
         self._port = free_port()
         self._runs = 0
+        gates = target.plane.feature_gates if target.ours else ""
+        self._gates = (f"--feature-gates={gates}",) if gates else ()
 
     @property
     def is_extender(self) -> bool:
@@ -146,7 +148,7 @@ class Mode:
             self.target.folder,
             port=self._port,
             certificates=self._certificates(),
-            flags=self._flags(),
+            flags=(*self._flags(), *self._gates),
             name=f"service-{self.name}-{self._runs}",
         )
         if self.target.ours:
@@ -161,7 +163,10 @@ class Mode:
         )
         self.scheduler_name = config["profiles"][0]["schedulerName"]
         self._scheduler = await plane.start_scheduler(
-            f"kube-scheduler-{self.name}", config, plane.service_identity, flags=flags
+            f"kube-scheduler-{self.name}",
+            config,
+            plane.service_identity,
+            flags=(*flags, *self._gates),
         )
         await self.wait_leading()
 
