@@ -186,9 +186,10 @@ class NodeAllocatableOverheadResources(ApiStruct, frozen=True, kw_only=True):
 
 
 class NodeAllocatableResourceClaimStatus(ApiStruct, frozen=True, kw_only=True):
-    """What one claim of a pod counts in resources of the node."""
+    """What one claim of a pod counts in resources of the node; `resources` is how 1.36 wrote it."""
 
     resource_claim_name: str = ""
+    resources: dict[str, Quantity] | None = None
     containers: tuple[str, ...] | None = None
     mapping: tuple[NodeAllocatableMappedResources, ...] | None = None
     overhead: tuple[NodeAllocatableOverheadResources, ...] | None = None

@@ -3,7 +3,7 @@
 Source: k8s.io/api/resource/v1/types.go; KEP-4381, 4815 (counters), 5055 (taints), 5075 (capacity), 5007 (binding).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -142,6 +142,12 @@ class Device(ApiStruct, frozen=True, kw_only=True):
     binding_failure_conditions: tuple[str, ...] | None = None
     allow_multiple_allocations: bool | None = None
     node_allocatable_resources: dict[str, NodeAllocatableResource] | None = None
+    node_allocatable_resource_mappings: Any = None  # the same in the words of 1.36, only noticed
+
+    @property
+    def counts_for_node(self) -> bool:
+        """Whether it counts in resources of its node, where the feature gate lets it."""
+        return bool(self.node_allocatable_resources or self.node_allocatable_resource_mappings)
 
 
 class ResourcePool(ApiStruct, frozen=True, kw_only=True):

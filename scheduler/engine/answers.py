@@ -56,7 +56,7 @@ class Found:
     def counts_for_node(self) -> bool:
         """Whether some of the devices count in resources of their node: then each node tells for itself if that fits."""
         return self.solution is not None and any(
-            chosen.candidate.device.node_allocatable_resources
+            chosen.candidate.device.counts_for_node
             for devices in self.solution.devices
             for chosen in devices
         )

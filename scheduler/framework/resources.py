@@ -111,6 +111,7 @@ def claim_resources(statuses: Iterable[NodeAllocatableResourceClaimStatus]) -> d
     """
     total: _Amounts = {}
     for status in statuses:
+        _add(total, _amounts(status.resources))
         for mapped in status.mapping or ():
             if mapped.quantity is not None:
                 _add(total, {mapped.name: mapped.quantity.nanos})

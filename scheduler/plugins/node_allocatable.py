@@ -45,6 +45,15 @@ DeviceOf = Callable[[DeviceRequestAllocationResult], Device | None]
 Demand = tuple[NodeAllocatableResourceClaimStatus, ...]
 _ALWAYS_COMPARED: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _NANO: Final = 10**9
+# Kubernetes 1.36 had another shape of it, and other rules. Refused, never half-honoured.
+_OF_1_36: Final = unresolvable(
+    Reason(
+        kind=ReasonKind.UNSUPPORTED,
+        message="devices with nodeAllocatableResourceMappings, as Kubernetes 1.36 has them, are not"
+        " supported by this scheduler",
+    ),
+    NAME,
+)
 
 
 # --- which device -----------------------------------------------------------------------------------------------------
@@ -133,8 +142,12 @@ def demand_of(
     for claim, allocation in claims:
         results = allocation.devices.results or ()
         devices = [device_of(result) for result in results]
-        if not any(device is not None and device.node_allocatable_resources for device in devices):
+        if not any(device is not None and device.counts_for_node for device in devices):
             continue
+        if any(
+            device is not None and device.node_allocatable_resource_mappings for device in devices
+        ):
+            return _OF_1_36
         if users is None:
             users = containers_of_claims(pod)
         try:

@@ -8,6 +8,7 @@ import pytest
 from allocator.quantity import Quantity
 from scheduler.framework.resources import (
     assigned_pod_requests,
+    claim_resources,
     host_ports,
     is_extended,
     pod_requests,
@@ -321,6 +322,12 @@ def test_a_pod_on_a_node_counts_what_its_devices_count(case: Case) -> None:
 @pytest.mark.parametrize("case", COUNTING, ids=lambda case: case.id)
 def test_without_the_gate_it_does_not(case: Case) -> None:
     assert assigned_pod_requests(counting(case.pod)) == assigned_pod_requests(case.pod)
+
+
+def test_what_1_36_wrote_of_a_pod_is_counted_too() -> None:
+    told = (NodeAllocatableResourceClaimStatus(resources=quantities(cpu="1500m")),)
+
+    assert claim_resources(told) == {"cpu": 1_500_000_000}
 
 
 def test_a_pending_pod_counts_what_this_attempt_chose_not_what_an_earlier_one_wrote() -> None:

@@ -582,6 +582,20 @@ def test_a_claim_that_stands_for_resources_is_for_one_pod(
         assert "cannot be shared" in result.failure.message
 
 
+@pytest.mark.parametrize("is_on", [True, False])
+def test_the_words_of_1_36_are_refused_with_the_gate(*, is_on: bool) -> None:
+    of_1_36 = {"cpu": {"allocationMultiplier": "1"}}
+    card = msgspec.structs.replace(device("gpu-0"), node_allocatable_resource_mappings=of_1_36)
+    world = World(*small_nodes("9", card=card), claim("c"))
+
+    result = result_of(world, features=COUNTS if is_on else Features())
+
+    assert bool(result.feasible) is not is_on
+    if result.failure is not None:
+        assert result.failure.reason is not None
+        assert result.failure.reason.kind is ReasonKind.UNSUPPORTED
+
+
 @pytest.mark.parametrize("on_node_error", ["reject", "abort"])
 def test_a_device_that_cannot_tell_what_it_counts_is_an_error_of_its_node(
     on_node_error: str,
