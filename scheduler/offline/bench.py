@@ -198,7 +198,10 @@ def measure(
     """
     progress("start-up", 0, 1)
     cluster = ListedCluster(
-        workload.lists, timer, consumable_capacity=options.features.consumable_capacity
+        workload.lists,
+        timer,
+        consumable_capacity=options.features.consumable_capacity,
+        counts_claims=options.features.node_allocatable_resources,
     )
     gc.collect()
     gc.freeze()  # as a running process does once it has read the cluster
@@ -336,7 +339,7 @@ def _decide(cache: ClusterCache, engine: Engine, pod: Pod) -> Status | None:
         if each.uid in allocations
     }
     cache.hold(pod.metadata.uid, held)
-    cache.assume_pod(pod, decision.node_name)
+    cache.assume_pod(pod, decision.node_name, decision.verdict.demand)
     return None
 
 

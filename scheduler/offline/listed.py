@@ -48,7 +48,12 @@ class ListedCluster:
     """
 
     def __init__(
-        self, lists: Mapping[Kind, list[bytes]], timer: Timer, *, consumable_capacity: bool = True
+        self,
+        lists: Mapping[Kind, list[bytes]],
+        timer: Timer,
+        *,
+        consumable_capacity: bool = True,
+        counts_claims: bool = False,
     ) -> None:
         """Read the lists.
 
@@ -56,11 +61,14 @@ class ListedCluster:
             lists: pages by kind; emptied on the way, so that text and objects are not held together.
             timer: seconds, for measuring.
             consumable_capacity: the gate.
+            counts_claims: the gate of node-allocatable resources.
 
         Raises:
             ValueError: an object cannot be read.
         """
-        self.cache = ClusterCache(consumable_capacity=consumable_capacity)
+        self.cache = ClusterCache(
+            consumable_capacity=consumable_capacity, counts_claims=counts_claims
+        )
         self.names: list[str] = []
         self.objects = self.devices = 0
         self.decode_seconds = self.index_seconds = 0.0

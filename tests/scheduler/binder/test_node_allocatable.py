@@ -123,17 +123,17 @@ async def test_what_claims_count_is_in_use_from_the_decision_on(here: World) -> 
 
 
 async def test_a_pod_seen_anew_while_it_is_bound_counts_what_was_decided(here: World) -> None:
-    here.before_once("PATCH", "p/status", lambda: patch_status(here, []))
     counted: list[int] = []
-    here.before_once("POST", "binding", lambda: _note(here, counted))
+
+    async def overwrite() -> None:
+        """Somebody takes the status away before the Binding."""
+        await patch_status(here, [])
+        counted.append(cpu_in_use(here))
+
+    here.before_once("POST", "binding", overwrite)
 
     assert (await bind(here, counting())).is_bound
     assert counted == [2000]
-
-
-async def _note(here: World, counted: list[int]) -> None:
-    await here.settled()
-    counted.append(cpu_in_use(here))
 
 
 async def test_a_refused_binding_takes_the_status_back_as_an_empty_list(here: World) -> None:

@@ -582,6 +582,26 @@ def test_a_claim_that_stands_for_resources_is_for_one_pod(
         assert "cannot be shared" in result.failure.message
 
 
+def test_a_claim_of_another_pod_is_refused_as_such_even_if_its_devices_failed() -> None:
+    """Giving it back would take it from the other pod."""
+    failed = allocation("n00", conditions=("ready",), failures=("broken",))
+    world = World(*small_nodes("9"), allocated("c", failed, "uid-other", broken="True"))
+
+    verdict = result_of(world).verdicts["n00"]
+
+    assert "cannot be shared" in verdict.status.message
+    assert verdict.unavailable == ()
+
+
+def test_too_little_room_on_one_node_ends_no_attempt() -> None:
+    world = World(*small_nodes("1", "9"), claim("c"))
+    settings = environment(features=COUNTS, on_node_error="abort")
+    state = cycle.pre_filter(USER, world.cache, settings)
+    assert isinstance(state, CycleState)
+
+    assert cycle.filter_nodes(state).feasible == ("n01",)
+
+
 @pytest.mark.parametrize("is_on", [True, False])
 def test_the_words_of_1_36_are_refused_with_the_gate(*, is_on: bool) -> None:
     of_1_36 = {"cpu": {"allocationMultiplier": "1"}}
