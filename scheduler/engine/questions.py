@@ -246,8 +246,8 @@ class Question:
         elif changed:
             if self.stale:
                 self.stale |= changed
-            else:
-                self.stale = set(changed)  # a set that was large once is slow to walk through for ever
+            else:  # not the same one: a set that was large once is slow to walk through for ever
+                self.stale = set(changed)
             for name in changed:
                 if name not in snapshot.nodes:
                     self.forget(name)
