@@ -62,9 +62,6 @@ class Interner:
             found = self._known[value] = Interned(value)
         return found
 
-    def __len__(self) -> int:
-        return len(self._known)
-
 
 class SliceColumns:
     """What can be read of a slice.

@@ -8,6 +8,7 @@ any has to be searched for it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -113,13 +114,13 @@ class Engine:
     def warm(self, snapshot: ClusterSnapshot) -> Iterator[None]:
         """Derive the views of all nodes before anybody asks, in steps between which the caller may do other things."""
         devices = snapshot.devices
-        for number, node in enumerate(list(snapshot.nodes.values())):
-            try:
-                self._views.of(node.for_allocator, devices, self._views.catch_up(snapshot))
-            except NodeSelectorError:
-                continue  # who asks is told
-            if number % _WARM_NODES == 0:
-                yield
+        nodes = list(snapshot.nodes.values())
+        for start in range(0, len(nodes), _WARM_NODES):
+            shared = self._views.catch_up(snapshot)  # somebody may have asked meanwhile
+            for node in nodes[start : start + _WARM_NODES]:
+                with suppress(NodeSelectorError):  # who asks is told
+                    self._views.of(node.for_allocator, devices, shared)
+            yield
 
     @property
     def reused(self) -> int:
@@ -236,11 +237,6 @@ class Engine:
     def _filter_in_turn(self, state: CycleState, names: Sequence[str]) -> FilterResult:
         told, _ = self._scan(state, names, len(names) + 1, None)
         return self._concluded(state, told, len(names))
-
-    def scores(self, state: CycleState, names: Iterable[str]) -> dict[str, int]:
-        """As `cycle.score_nodes`, for those of some nodes that fit."""
-        groups = self.score_groups(state, list(names))
-        return {name: score for score, group in groups for name in group}
 
     def score_groups(
         self, state: CycleState, names: Sequence[str]

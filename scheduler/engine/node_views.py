@@ -103,9 +103,6 @@ class NodeViews:
         self._are_kept = False
         self._most_pools = _SPARE_VIEWS
 
-    def __len__(self) -> int:
-        return len(self._views)
-
     def shared(self, devices: Snapshot) -> SharedParts:
         """What any node may read of a snapshot; the same object while nothing of it changes."""
         if self._shared is None or self._shared_of is not devices:

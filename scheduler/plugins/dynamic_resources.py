@@ -9,10 +9,10 @@ Source: pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go; sc
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypedDict
 
-from allocator import POLICIES, PreparedClaims, prepare_claims
-from allocator.allocate import allocated, broken_node_selector, solve
+from allocator import POLICIES, Policy, PreparedClaims, allocate_prepared, prepare_claims
+from allocator.allocate import solve
 from allocator.model.claims import (
     AllocatedDeviceStatus,
     AllocationResult,
@@ -21,11 +21,11 @@ from allocator.model.claims import (
 )
 from allocator.model.nodes import Node, NodeSelectorError, matches_node_selector
 from allocator.outcome import Allocated, DoesNotFit, Fatal, NodeError, Outcome, Reason, ReasonKind
-from allocator.pools import Pool, gather_pools
+from allocator.pools import Pool
 from allocator.search import Solution
 from allocator.snapshot import Snapshot
 from scheduler.framework.cycle_state import CycleState, NodeVerdict, PodClaim, SlowSearchError
-from scheduler.framework.environment import Environment, TakesLongError
+from scheduler.framework.environment import Environment, ShouldStop, TakesLongError
 from scheduler.framework.status import Code, Status, error, unresolvable
 from scheduler.model import MAX_CONSUMERS, ClusterReader, NodeInfo, Pod
 from scheduler.plugins import node_allocatable
@@ -333,15 +333,16 @@ def allocate_on(state: CycleState, node: NodeInfo) -> Outcome:
     Raises:
         SlowSearchError: it takes too long for the event loop.
     """
-    prepared = _prepared(state)
     try:
-        pools = gather_pools(node.for_allocator, state.snapshot.devices.slices, prepared.rules)
-    except NodeSelectorError as problem:
-        return broken_node_selector(problem)
-    found = solve_on(state, node.for_allocator, pools)
-    if isinstance(found, Solution):
-        return allocated(prepared, found, node.name, state.environment.new_share_id)
-    return found
+        return allocate_prepared(
+            _prepared(state),
+            node.for_allocator,
+            state.snapshot.devices,
+            new_share_id=state.environment.new_share_id,
+            **_settings(state.environment),
+        )
+    except TakesLongError:
+        raise SlowSearchError(state, node.name) from None
 
 
 def solve_on(state: CycleState, node: Node, pools: Sequence[Pool]) -> Solution | Outcome:
@@ -350,20 +351,28 @@ def solve_on(state: CycleState, node: Node, pools: Sequence[Pool]) -> Solution |
     Raises:
         SlowSearchError: it takes too long for the event loop.
     """
-    environment = state.environment
+    in_use = state.snapshot.devices.allocated
     try:
-        return solve(
-            _prepared(state),
-            node,
-            pools,
-            state.snapshot.devices.allocated,
-            budget=environment.budget or None,
-            policy=POLICIES[environment.policy],
-            should_stop=environment.start_deadline(),
-            explain=environment.explain,
-        )
+        return solve(_prepared(state), node, pools, in_use, **_settings(state.environment))
     except TakesLongError:
         raise SlowSearchError(state, node.name) from None
+
+
+class _Settings(TypedDict):
+    budget: int | None
+    policy: Policy
+    should_stop: ShouldStop
+    explain: bool
+
+
+def _settings(environment: Environment) -> _Settings:
+    """How one search is run; its time begins now."""
+    return _Settings(
+        budget=environment.budget or None,
+        policy=POLICIES[environment.policy],
+        should_stop=environment.start_deadline(),
+        explain=environment.explain,
+    )
 
 
 def _prepared(state: CycleState) -> PreparedClaims:

@@ -31,7 +31,7 @@ from scheduler.framework.resources import (
     is_pod_level,
     pod_requests,
 )
-from scheduler.framework.status import Code, Status, error, unresolvable
+from scheduler.framework.status import Status, error, unresolvable
 from scheduler.model import (
     NodeAllocatableMappedResources,
     NodeAllocatableOverheadResources,
@@ -39,6 +39,7 @@ from scheduler.model import (
     NodeInfo,
     Pod,
 )
+from scheduler.plugins.node_resources import shortage
 
 NAME: Final = "NodeAllocatableResources"
 DeviceOf = Callable[[DeviceRequestAllocationResult], Device | None]
@@ -296,21 +297,12 @@ def _check_room(requests: Mapping[str, int], node: NodeInfo) -> Status | None:
     offered = allocatable(node.node.status.allocatable)
     if offered is None:
         return None
-    short: list[str] = []
-    is_resolvable = True
-    for name, amount in requests.items():
-        is_page = name.startswith(HUGEPAGES_PREFIX)
-        if not is_page and (amount <= 0 or name not in _ALWAYS_COMPARED):
-            continue
-        limit = offered.get(name, 0)
-        if amount > limit - node.requested.get(name, 0):
-            short.append(f"Insufficient {name}")
-            is_resolvable = is_resolvable and amount <= limit
-    if not short:
-        return None
-    code = Code.UNSCHEDULABLE if is_resolvable else Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-    reason = Reason(kind=ReasonKind.INSUFFICIENT_RESOURCES, message=", ".join(sorted(short)))
-    return Status(code, reason, NAME)
+    compared = (
+        (name, amount)
+        for name, amount in requests.items()
+        if name.startswith(HUGEPAGES_PREFIX) or (amount > 0 and name in _ALWAYS_COMPARED)
+    )
+    return shortage(compared, offered, node, NAME)
 
 
 def _pod_level_problem(pod: Pod, demand: Demand) -> str | None:

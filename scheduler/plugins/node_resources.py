@@ -5,6 +5,7 @@ A node without `allocatable` is unlimited (manifests without a cluster).
 Source: pkg/scheduler/framework/plugins/noderesources (fit.go, least_allocated.go).
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from allocator.outcome import Reason, ReasonKind
@@ -22,20 +23,39 @@ def filter_node(state: CycleState, node: NodeInfo) -> Status:
     offered = allocatable(node.node.status.allocatable)
     if offered is None:
         return SUCCESS
-    short: list[str] = []
+    short = [_TOO_MANY_PODS] if len(node.pods) + 1 > offered.get(PODS, 0) else []
+    wanted = ((name, amount) for name, amount in state.requests.items() if amount)
+    return shortage(wanted, offered, node, NAME, short) or SUCCESS
+
+
+def shortage(
+    wanted: Iterable[tuple[str, int]],
+    offered: Mapping[str, int],
+    node: NodeInfo,
+    plugin: str,
+    others: Iterable[str] = (),
+) -> Status | None:
+    """What a node has not enough left of, as a refusal of a plugin; None: of nothing.
+
+    Args:
+        wanted: resource name and amount (cpu in milli).
+        offered: what the node has when it is empty.
+        node: with what is in use.
+        plugin: who refuses.
+        others: more that is short, in words.
+    """
+    short = list(others)
     is_resolvable = True
-    if len(node.pods) + 1 > offered.get(PODS, 0):
-        short.append(_TOO_MANY_PODS)
-    for name, amount in state.requests.items():
+    for name, amount in wanted:
         limit = offered.get(name, 0)
-        if amount and amount > limit - node.requested.get(name, 0):
+        if amount > limit - node.requested.get(name, 0):
             short.append(f"Insufficient {name}")
             is_resolvable = is_resolvable and amount <= limit
     if not short:
-        return SUCCESS
+        return None
     code = Code.UNSCHEDULABLE if is_resolvable else Code.UNSCHEDULABLE_AND_UNRESOLVABLE
     reason = Reason(kind=ReasonKind.INSUFFICIENT_RESOURCES, message=", ".join(sorted(short)))
-    return Status(code, reason, NAME)
+    return Status(code, reason, plugin)
 
 
 def requested_for_scoring(node: NodeInfo, *, counts_claims: bool = False) -> tuple[int, int]:

@@ -49,9 +49,11 @@ def both(engine: Engine, world: World, waiting: Pod = POD) -> tuple[Any, Any]:
     assert isinstance(plain_state, CycleState)
     assert isinstance(state, CycleState)
     plain, remembered = cycle.filter_nodes(plain_state), engine.filter_nodes(state)
+    groups = engine.score_groups(state, list(remembered.fitting))
+    scores = {name: score for score, group in groups for name in group}
     return (
         everything(plain, cycle.score_nodes(plain_state, plain.fitting)),
-        everything(remembered, engine.scores(state, list(remembered.fitting))),
+        everything(remembered, scores),
     )
 
 
