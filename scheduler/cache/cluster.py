@@ -24,6 +24,7 @@ from scheduler.cache.nodes import NodeIndex
 from scheduler.cache.pods import PodIndex, claim_names
 from scheduler.cache.recount import recount_devices, recount_nodes
 from scheduler.cache.store import Changed, EventType, Store, WatchEvent, meta_of, version_of
+from scheduler.cache.unreadable import is_lost
 from scheduler.model import (
     Change,
     ChangeListener,
@@ -239,8 +240,11 @@ class ClusterCache:
         return self._claims.by_uid(uid)
 
     def claims(self) -> Iterator[ResourceClaim]:
-        """All claims that can be read, the newest known of each."""
-        return (record.claim for record in self._claims if unreadable(record) is None)
+        """All claims of which it is known what they ask for, the newest known of each."""
+        for record in self._claims:
+            partial = unreadable(record)
+            if partial is None or not is_lost(partial, "spec"):
+                yield record.claim
 
     def claim_records(self) -> Iterator[ClaimRecord]:
         """All claims with their bytes, the newest known of each."""
@@ -342,6 +346,11 @@ class ClusterCache:
         """How many objects of a kind the watch has shown."""
         store = self._stores[kind]
         return sum(1 for _ in store.watched) if isinstance(store, AssumeCache) else len(store)
+
+    def watched(self, kind: Kind) -> tuple[Watched, ...]:
+        """All objects of a kind that the watch has shown."""
+        store = self._stores[kind]
+        return tuple(store.watched if isinstance(store, AssumeCache) else store)
 
     def unreadable_count(self) -> int:
         """How many objects are here of which something that is needed cannot be read."""

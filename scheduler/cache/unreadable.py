@@ -10,7 +10,12 @@ from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
-from allocator.model.claims import AllocationResult, DeviceAllocationResult, ResourceClaimStatus
+from allocator.model.claims import (
+    AllocationResult,
+    DeviceAllocationResult,
+    ResourceClaim,
+    ResourceClaimStatus,
+)
 from allocator.model.meta import ObjectMeta
 from scheduler.model import (
     ClaimRecord,
@@ -66,7 +71,8 @@ def carried_over(known: Watched | None, item: Watched) -> Watched:
     match partial, known:
         case UnreadableClaim(), ClaimRecord() if isinstance(item, ClaimRecord):
             status = _claim_status(partial, known.claim.status)
-            whole = ClaimRecord(replace(partial, status=status), item.raw)
+            claim = _with_spec(replace(partial, status=status), known.claim)
+            whole = ClaimRecord(claim, item.raw)
         case UnreadablePod(), Pod():
             whole = _pod(partial, known)
         case UnreadableSlice(), _:
@@ -81,7 +87,7 @@ def carried_over(known: Watched | None, item: Watched) -> Watched:
     return whole
 
 
-def _is_lost(item: Unreadable, field: str) -> bool:
+def is_lost(item: Unreadable, field: str) -> bool:
     """Whether something in a field, or what the field is in, cannot be read."""
     return any(
         not path or path == field or path.startswith(f"{field}.") or field.startswith(f"{path}.")
@@ -91,20 +97,28 @@ def _is_lost(item: Unreadable, field: str) -> bool:
 
 def _from(item: Any, known: Any, path: str, *names: str) -> Any:
     """Take some fields of the spec from the version before, if one is lost."""
-    if not _is_lost(item, path):
+    if not is_lost(item, path):
         return item
     taken = {name: getattr(known.spec, name) for name in names}
     return replace(item, spec=replace(item.spec, **taken))
 
 
+def _with_spec(item: UnreadableClaim, known: ResourceClaim) -> UnreadableClaim:
+    """What a claim asks for never changes: if it was known, it is."""
+    if not is_lost(item, "spec") or (isinstance(known, UnreadableClaim) and is_lost(known, "spec")):
+        return item
+    lost = tuple(path for path in item.lost if path and not path.startswith("spec"))
+    return replace(item, spec=known.spec, lost=lost)
+
+
 def _claim_status(item: UnreadableClaim, known: ResourceClaimStatus) -> ResourceClaimStatus:
     status = item.status
-    if _is_lost(item, "status.allocation"):
+    if is_lost(item, "status.allocation"):
         status = replace(status, allocation=_both(status.allocation, known.allocation))
-    if _is_lost(item, "status.reservedFor"):
+    if is_lost(item, "status.reservedFor"):
         reserved = _united(status.reserved_for, known.reserved_for, lambda each: each.uid)
         status = replace(status, reserved_for=reserved)
-    if _is_lost(item, "status.devices"):
+    if is_lost(item, "status.devices"):
         status = replace(status, devices=known.devices)
     return status
 
@@ -133,13 +147,13 @@ def _united(
 def _pod(item: UnreadablePod, known: Pod) -> UnreadablePod:
     """Where it runs and how it ended is taken from the newest version, if that says so; else it counts as before."""
     spec, status = item.spec, item.status
-    if _is_lost(item, "spec"):
+    if is_lost(item, "spec"):
         spec = replace(
             known.spec,
             node_name=spec.node_name or known.spec.node_name,
             scheduler_name=spec.scheduler_name or known.spec.scheduler_name,
         )
-    if _is_lost(item, "status"):
+    if is_lost(item, "status"):
         status = replace(known.status, phase=status.phase or known.status.phase)
     return replace(item, spec=spec, status=status)
 
@@ -149,10 +163,10 @@ def _slice(item: Any, known: Any) -> UnreadableSlice:
     item = _from(item, known, "spec.driver", "driver")
     scope = "node_name", "node_selector", "all_nodes", "per_device_node_selection"
     for path in ("spec.nodeName", "spec.nodeSelector", "spec.allNodes"):
-        if _is_lost(item, path):
+        if is_lost(item, path):
             item = _from(item, known, path, *scope)
             break
-    if _is_lost(item, "spec.pool.name"):
+    if is_lost(item, "spec.pool.name"):
         pool = replace(item.spec.pool, name=known.spec.pool.name)
         item = replace(item, spec=replace(item.spec, pool=pool))
     return cast("UnreadableSlice", item)
