@@ -256,7 +256,7 @@ def without_managed_fields(raw: bytes) -> bytes:
     try:
         fields = _FIELDS.decode(raw)
         metadata = _FIELDS.decode(fields["metadata"])
-    except (msgspec.DecodeError, KeyError, RecursionError):
+    except (*_DECODE_ERRORS, KeyError):
         return _without_managed_fields_slowly(bytes(raw))
     if metadata.pop("managedFields", None) is None:
         return bytes(raw)
@@ -296,7 +296,7 @@ class PageDecoder:
         self._weight = 1
         try:
             page = _PAGE.decode(body)
-        except (msgspec.DecodeError, RecursionError):
+        except _DECODE_ERRORS:
             self._meta = ListMeta()
             self._weight = _SLOWER
             self._left: Iterator[bytes | msgspec.Raw] = self._told_apart(bytes(body))
@@ -400,7 +400,7 @@ def _line_parts(kind: Kind, line: bytes) -> tuple[str, bytes]:
     try:
         outer = _WATCH_LINE.decode(line)
         return outer.type, bytes(outer.object)
-    except (msgspec.DecodeError, RecursionError):
+    except _DECODE_ERRORS:
         pass
     try:
         span = find(line, "object")
@@ -421,7 +421,7 @@ def _object_event(kind: Kind, type_: str, raw: bytes) -> Event:
 def _status(raw: bytes) -> WatchStatus:
     try:
         return _STATUS.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except _DECODE_ERRORS:
         return WatchStatus(0, string_at(raw, "reason"), string_at(raw, "message"))
 
 

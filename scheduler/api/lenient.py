@@ -140,6 +140,35 @@ def tree_of(raw: bytes) -> Any:
     return _Trees(is_tolerant=False).value(raw, span, _DEPTH)
 
 
+def plain(raw: bytes) -> Any:
+    """Decode JSON as plain dicts and lists for somebody who only reads: values that nobody can decode are `{}`.
+
+    Raises:
+        RawJsonError: it is no JSON.
+    """
+    try:
+        return decode_tree(raw)
+    except _DECODE_ERRORS:
+        pass
+    try:
+        return _thawed(tree_of(raw))
+    except RecursionError:
+        raise RawJsonError("it is nested too deeply") from None
+
+
+def _thawed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _thawed(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_thawed(item) for item in value]
+    if isinstance(value, msgspec.Raw):
+        try:
+            return decode_tree(value)
+        except _DECODE_ERRORS:
+            return {}
+    return value
+
+
 class _Trees:
     """Makes plain data of values; the fast decoder does all parts that it can."""
 

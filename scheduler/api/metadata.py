@@ -51,7 +51,7 @@ def listed(body: bytes) -> Listed:
     """
     try:
         page = _PAGE.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return _listed_slowly(body)
     versions = {item.metadata.uid: item.metadata.resource_version for item in page.items or ()}
     versions.pop("", None)

@@ -435,7 +435,7 @@ def _parsed(body: bytes) -> _Status | None:
     """Look at an answer: None if it is no JSON object (a page of a proxy, or cut off)."""
     try:
         return _STATUS.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _parsed_slowly(body.strip())
 
 
