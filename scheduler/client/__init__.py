@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 JSON = "application/json"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
@@ -91,8 +92,10 @@ WriteOutcome = Committed | Rejected | Unknown
 class ApiClient(Protocol):
     """An API server, by path. Every call has its own deadline; none is ever repeated behind the caller's back."""
 
-    async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
-        """Read an object or list.
+    async def get(
+        self, path: str, query: Mapping[str, str] | None = None, *, accept: str = JSON
+    ) -> bytes:
+        """Read an object or list, as JSON or as PROTOBUF.
 
         Raises:
             ApiError: the server refused (subclass by status).
@@ -109,7 +112,7 @@ class ApiClient(Protocol):
         content_type: str = JSON,
         query: Mapping[str, str] | None = None,
     ) -> WriteOutcome:
-        """POST, PUT, PATCH or DELETE. Never raises for what the server or network does."""
+        """POST, PUT, PATCH or DELETE; the answer is JSON. Never raises for what the server or network does."""
         ...
 
     def watch(

@@ -99,7 +99,9 @@ class Server:
     def __init__(self, lists: Mapping[str, list[Json]]) -> None:
         self.lists = lists
 
-    async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+    async def get(
+        self, path: str, query: Mapping[str, str] | None = None, *, accept: str = JSON
+    ) -> bytes:
         if path == "/version":
             return b'{"gitVersion":"v1.36.3"}'
         if path not in self.lists:
