@@ -1,7 +1,7 @@
 """The fields of a ResourceClaim and of all that is in it, as their generated.proto number them (1.37).
 
 One line a message: `number name type`, with `*` behind the type for a list, `%` for a map from text, `^` for a message
-whose members stand in the outer one in JSON. Types are `text`, `int`, `bool`, `time`, `quantity`, `opaque`
+whose members stand in the outer one in JSON. Types are `text`, `int`, `number` (an int that is absent when it is zero), `bool`, `time`, `quantity`, `opaque`
 (RawExtension), `fields` (FieldsV1), or another message.
 Source: k8s.io/api resource/v1 and core/v1, apimachinery meta/v1.
 """
@@ -16,7 +16,7 @@ _MESSAGES: Final = {
     TYPE_META: "1 apiVersion text, 2 kind text",
     CLAIM: "1 metadata ObjectMeta, 2 spec Spec, 3 status Status",
     "ObjectMeta": "1 name text, 2 generateName text, 3 namespace text, 5 uid text, 6 resourceVersion text, "
-    "7 generation int, 8 creationTimestamp time, 9 deletionTimestamp time, 10 deletionGracePeriodSeconds int, "
+    "7 generation number, 8 creationTimestamp time, 9 deletionTimestamp time, 10 deletionGracePeriodSeconds int, "
     "11 labels text%, 12 annotations text%, 13 ownerReferences OwnerReference*, 14 finalizers text*, "
     "17 managedFields ManagedFields*",
     "OwnerReference": "1 kind text, 3 name text, 4 uid text, 5 apiVersion text, 6 controller bool, "
@@ -26,9 +26,9 @@ _MESSAGES: Final = {
     "Spec": "1 devices Devices",
     "Devices": "1 requests Request*, 2 constraints Constraint*, 3 config ClaimConfig*",
     "Request": "1 name text, 2 exactly Exactly, 3 firstAvailable SubRequest*",
-    "Exactly": "1 deviceClassName text, 2 selectors Selector*, 3 allocationMode text, 4 count int, 5 adminAccess bool, "
+    "Exactly": "1 deviceClassName text, 2 selectors Selector*, 3 allocationMode text, 4 count number, 5 adminAccess bool, "
     "6 tolerations Toleration*, 7 capacity Capacity, 8 derivedAttributes Derived*",
-    "SubRequest": "1 name text, 2 deviceClassName text, 3 selectors Selector*, 4 allocationMode text, 5 count int, "
+    "SubRequest": "1 name text, 2 deviceClassName text, 3 selectors Selector*, 4 allocationMode text, 5 count number, "
     "6 tolerations Toleration*, 7 capacity Capacity, 8 derivedAttributes Derived*",
     "Selector": "1 cel Cel",
     "Cel": "1 expression text",
@@ -52,7 +52,7 @@ _MESSAGES: Final = {
     "Consumer": "1 apiGroup text, 3 resource text, 4 name text, 5 uid text",
     "DeviceStatus": "1 driver text, 2 pool text, 3 device text, 7 shareID text, 4 conditions Condition*, 5 data opaque, "
     "6 networkData Network",
-    "Condition": "1 type text, 2 status text, 3 observedGeneration int, 4 lastTransitionTime time, 5 reason text, "
+    "Condition": "1 type text, 2 status text, 3 observedGeneration number, 4 lastTransitionTime time, 5 reason text, "
     "6 message text",
     "Network": "1 interfaceName text, 2 ips text*, 3 hardwareAddress text",
 }

@@ -19,6 +19,9 @@ from scheduler.clock import rfc3339
 _TYPE_META, _OBJECT = 1, 2  # of the message Unknown
 _KEY, _VALUE = 1, 2  # of an entry of a map
 
+# What Go writes where JSON has nothing.
+_ABSENT: Final = {"text": ("",), "time": ("",), "number": (0,)}
+
 
 def encode(message: str, obj: Json) -> bytes:
     """Encode an object with `kind` and `apiVersion` as the body of an answer.
@@ -73,7 +76,7 @@ def _parts(field: Field, value: Any) -> Iterator[bytes]:
 
 
 def _one(number: int, type_: str, value: Any) -> bytes:
-    if type_ in ("bool", "int"):
+    if type_ in ("bool", "int", "number"):
         return wire.of_number(number, int(value))
     if type_ in _TO_BYTES:
         return wire.of_bytes(number, _TO_BYTES[type_](value))
@@ -96,7 +99,7 @@ def _decoded(message: str, data: bytes) -> Json:
             obj.setdefault(field.name, []).append(_read(field.type, part))
         elif field.is_inline:
             obj.update(_read(field.type, part))
-        elif (value := _read(field.type, part)) != "":  # Go writes empty text where JSON has none
+        elif (value := _read(field.type, part)) not in _ABSENT.get(field.type, ()):
             obj[field.name] = value
     return obj
 
@@ -104,7 +107,7 @@ def _decoded(message: str, data: bytes) -> Json:
 def _read(type_: str, part: wire.Field) -> Any:
     if type_ == "bool":
         return part.value != 0
-    if type_ == "int":
+    if type_ in ("int", "number"):
         number = int(part.value) if isinstance(part.value, int) else 0
         return number - 2**64 if number >= 2**63 else number
     if type_ in _FROM_BYTES:

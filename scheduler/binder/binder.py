@@ -380,7 +380,8 @@ class Binder:
 
         It may end without a node: by its deadline, or by whoever sets its phase.
         """
-        if (self._cache.pod(pod.metadata.uid) or pod).is_terminal:
+        known = self._cache.pod(pod.metadata.uid)
+        if pod.is_terminal or (known is not None and known.is_terminal):
             raise BindError(ReasonKind.WRITE_CONFLICT, "the pod has ended")
 
     def _check_kept(self, stored: Sequence[ResourceClaim], pod: Pod) -> None:

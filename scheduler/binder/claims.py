@@ -22,7 +22,7 @@ from allocator.model.claims import (
     ResourceClaimConsumerReference,
 )
 from allocator.outcome import ReasonKind
-from scheduler.api.decode import decode, encode_allocation
+from scheduler.api.decode import DecodeError, decode, encode_allocation, without_managed_fields
 from scheduler.binder.claim_text import ClaimText, UnreadableClaimError
 from scheduler.binder.edits import (
     Allocation,
@@ -146,11 +146,11 @@ class ClaimWriter:
             if allocation is None:
                 _check_as_decided(held, claim)
                 if is_reserved:
-                    return self._assume(held.raw).claim
+                    return self._stored(held.raw, name)
             elif held.is_allocated:
                 if is_reserved and _same_devices(held, allocation):
                     # An answer was lost; the write was not.
-                    return self._assume(held.raw).claim
+                    return self._stored(held.raw, name)
                 raise BindError(
                     ReasonKind.WRITE_CONFLICT,
                     f"claim {name} was allocated in the meantime",
@@ -170,7 +170,7 @@ class ClaimWriter:
                 held = protected
             answer = await self.put(held, self._reservation(held, pod, allocation))
             if isinstance(answer, Committed):
-                return self._assume(answer.body).claim
+                return self._stored(answer.body, name)
             if answer.status != 409:
                 raise refusal(answer, name)
             await backoff.pause()
@@ -202,12 +202,12 @@ class ClaimWriter:
             if held.metadata.uid != claim.metadata.uid:
                 return
             if not held.is_reserved_for(pod_uid):
-                self._assume(held.raw)
+                self._tell(held.raw)
                 return
             is_last = all(consumer.uid == pod_uid for consumer in held.consumers)
-            answer = await self.put(held, Deallocation() if is_last else Release(pod_uid))
+            answer = await self.put(held, Deallocation() if is_last else Release({pod_uid}))
             if isinstance(answer, Committed):
-                self._assume(answer.body)
+                self._tell(answer.body)
                 return
             if answer.status == 404:
                 return
@@ -239,13 +239,13 @@ class ClaimWriter:
             return False
         answer = await self.put(held, Deallocation())
         if isinstance(answer, Committed):
-            self._assume(answer.body)
+            self._tell(answer.body)
             return True
         if answer.status == 409:
             # Perhaps an earlier try of ours: whoever binds next must not start from the version before.
             found = await self._read(claim, fresh=True)
             if found.metadata.uid == claim.metadata.uid:
-                self._assume(found.raw)
+                self._tell(found.raw)
         return False
 
     async def put(self, claim: ClaimText, edit: Edit) -> Committed | Rejected:
@@ -341,7 +341,7 @@ class ClaimWriter:
         except (ApiError, UnavailableError, UnreadableClaimError):
             return None
         if isinstance(answer, Committed) and is_answer_for(answer, claim):
-            self._assume(answer.body)
+            self._tell(answer.body)
             return refused
         return None
 
@@ -360,7 +360,8 @@ class ClaimWriter:
         )
         answer = await self.put(held, mark)
         if isinstance(answer, Committed):
-            return ClaimText.read(self._assume(answer.body).raw)
+            self._tell(answer.body)
+            return ClaimText.read(without_managed_fields(answer.body))
         if answer.status == 409:
             return None
         raise refusal(answer, name)
@@ -403,8 +404,32 @@ class ClaimWriter:
         except (ApiError, UnavailableError, UnreadableClaimError) as problem:
             raise _unreadable(name, problem) from problem
 
+    def _stored(self, raw: bytes, name: str) -> ResourceClaim:
+        """As `_assume`, for a claim that is to be used.
+
+        Raises:
+            BindError: it cannot be read.
+        """
+        try:
+            return self._assume(raw).claim
+        except DecodeError as problem:
+            raise BindError(
+                ReasonKind.INVALID_CLAIM, f"claim {name} cannot be read: {problem}", claim=name
+            ) from problem
+
+    def _tell(self, raw: bytes) -> None:
+        """As `_assume`, for a claim that is not used: what cannot be read comes with the watch, or stays as it was."""
+        try:
+            self._assume(raw)
+        except DecodeError as problem:
+            _log.warning("what was written cannot be read: %s", problem)
+
     def _assume(self, raw: bytes) -> ClaimRecord:
-        """Tell the cache of a claim as the API server has it now."""
+        """Tell the cache of a claim as the API server has it now.
+
+        Raises:
+            DecodeError: it cannot be read.
+        """
         record = decode(Kind.RESOURCE_CLAIM, raw)
         if not isinstance(record, ClaimRecord):
             raise TypeError(type(record))
@@ -473,16 +498,20 @@ def _check_as_decided(held: ClaimText, claim: ResourceClaim) -> None:
         )
     if held.metadata.resource_version == claim.metadata.resource_version:
         return
-    record = decode(Kind.RESOURCE_CLAIM, held.raw)
-    if (
-        not isinstance(record, ClaimRecord)
-        or record.claim.status.allocation != claim.status.allocation
-    ):
+    if _allocation(held) != claim.status.allocation:
         raise BindError(
             ReasonKind.WRITE_CONFLICT,
             f"claim {name} was allocated otherwise in the meantime",
             claim=name,
         )
+
+
+def _allocation(held: ClaimText) -> AllocationResult | None:
+    try:
+        record = decode(Kind.RESOURCE_CLAIM, held.raw)
+    except DecodeError:
+        return None
+    return record.claim.status.allocation if isinstance(record, ClaimRecord) else None
 
 
 def _same_devices(held: ClaimText, ours: AllocationResult) -> bool:

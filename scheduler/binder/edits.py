@@ -26,7 +26,7 @@ own, since the stored bytes cannot be had in any other way.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, TypeGuard
 
@@ -100,6 +100,37 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class Unmark:
+    """Takes a finalizer away; not ours to do, but the simulated claim controller's."""
+
+    finalizer: str
+    subresource: ClassVar[str] = ""
+
+    def sends_back(self, claim: ClaimText) -> bytes:
+        """The spec."""
+        return claim.spec
+
+    def as_json(self, claim: ClaimText) -> bytes:
+        """The whole claim, changed."""
+        metadata = members(claim.parts["metadata"])
+        rest = [each for each in claim.metadata.finalizers or () if each != self.finalizer]
+        metadata["finalizers"] = msgspec.json.encode(rest)
+        return joined({**claim.parts, "metadata": joined(metadata)})
+
+    def as_protobuf(self, message: bytes) -> bytes:
+        """The message ResourceClaim, changed."""
+        return wire.changed(message, _METADATA, self._unmarked)
+
+    def _unmarked(self, metadata: bytes) -> bytes:
+        mine = self.finalizer.encode()
+        return b"".join(
+            each.raw
+            for each in wire.fields(metadata)
+            if each.number != _FINALIZERS or each.payload != mine
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Allocation:
     """Allocates a claim and reserves it, in one write.
 
@@ -152,9 +183,9 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Takes one consumer of several away."""
+    """Takes some consumers away and leaves the allocation."""
 
-    uid: str
+    uids: Collection[str]
     subresource: ClassVar[str] = "/status"
 
     def sends_back(self, claim: ClaimText) -> bytes:
@@ -163,7 +194,7 @@ class Release:
 
     def as_json(self, claim: ClaimText) -> bytes:
         """The whole claim, changed."""
-        rest = [bytes(each.text) for each in claim.consumers if each.uid != self.uid]
+        rest = [bytes(each.text) for each in claim.consumers if each.uid not in self.uids]
         return _with_status(claim, {**claim.status, "reservedFor": listed(rest)})
 
     def as_protobuf(self, message: bytes) -> bytes:
@@ -171,11 +202,11 @@ class Release:
         return wire.changed(message, _STATUS, self._released)
 
     def _released(self, status: bytes) -> bytes:
-        mine = self.uid.encode()
+        gone = {uid.encode() for uid in self.uids}
         return b"".join(
             each.raw
             for each in wire.fields(status)
-            if each.number != _RESERVED_FOR or wire.first(each.payload, _CONSUMER_UID) != mine
+            if each.number != _RESERVED_FOR or wire.first(each.payload, _CONSUMER_UID) not in gone
         )
 
 
@@ -191,7 +222,7 @@ class Deallocation:
         return _with_status(claim, {k: v for k, v in claim.status.items() if k not in gone})
 
 
-Repeating = Mark | Reservation | Release
+Repeating = Mark | Unmark | Reservation | Release
 """Changes whose request repeats what the API server then compares, or takes, as others have written it."""
 
 Edit = Repeating | Allocation | Deallocation

@@ -17,7 +17,7 @@ from typing import Final
 
 import orjson
 
-from scheduler.api.decode import decode
+from scheduler.api.decode import DecodeError, decode
 from scheduler.binder.claim_text import ClaimText, UnreadableClaimError
 from scheduler.binder.edits import Mark, may_be_refused
 from scheduler.binder.outcome import LeaseLostError
@@ -139,11 +139,18 @@ class _Stamper:
         elif isinstance(answer, Committed) and is_answer_for(answer, claim):
             stamp.problem = ""
             self.stamped += 1
-            stored = decode(Kind.RESOURCE_CLAIM, answer.body)
-            if isinstance(stored, ClaimRecord):
-                self.assume(stored)
+            self._tell(answer.body)
         else:
             stamp.problem = str(answer)
+
+    def _tell(self, raw: bytes) -> None:
+        try:
+            stored = decode(Kind.RESOURCE_CLAIM, raw)
+        except DecodeError as problem:
+            _log.warning("what was written cannot be read: %s", problem)
+            return
+        if isinstance(stored, ClaimRecord):
+            self.assume(stored)
 
     async def _current(self, stamp: _Stamp) -> ClaimText | None:
         """The claim as it is now; None: nothing that was sent for it can commit, or would allocate it.
