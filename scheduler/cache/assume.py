@@ -2,10 +2,13 @@
 
 A write's answer is newer than the watch for a moment. An overlay lives exactly as long as the watch has not reached
 its version; after that the watch knows at least as much, also when it knows that the claim is gone.
+
+The watch shows every write in its order, so an allocation was set at the version of the first event that has it. A list
+or an answer tells less: what is read may have been set long before.
 Source: scheduler-and-claims 1.9, reliability R9; upstream's AssumeCache.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from scheduler.cache.store import Changed, Store, is_newer, key_of, version_of
 from scheduler.model import ClaimRecord
@@ -24,6 +27,7 @@ class AssumeCache:
         self._watched: Store[ClaimRecord] = Store(lambda record: record.claim.metadata)
         self._assumed: dict[str, ClaimRecord] = {}
         self._assumed_keys: dict[str, str] = {}
+        self._allocated_at: dict[str, int] = {}
         self._lowest = 0
 
     @property
@@ -40,6 +44,29 @@ class AssumeCache:
     def watched(self) -> Iterable[ClaimRecord]:
         """What the watch has shown, without overlays."""
         return self._watched
+
+    @property
+    def moments(self) -> Mapping[str, int]:
+        """UID -> the version at which the watch showed the claim's allocation to be set, where it has."""
+        return self._allocated_at
+
+    def forget_moments(self) -> None:
+        """Take it that nobody knows when anything was allocated."""
+        self._allocated_at.clear()
+
+    def allocated_at(self, uid: str) -> int | None:
+        """The version at which a claim's allocation was set; None: not known, or it has none.
+
+        An allocation that only answers have shown was set after all that the watch has shown: then this is the version
+        of the answer, which is later than that too.
+        """
+        newest, watched = self.by_uid(uid), self._watched.by_uid(uid)
+        allocation = None if newest is None else newest.claim.status.allocation
+        if newest is None or allocation is None:
+            return None
+        if watched is not None and watched.claim.status.allocation == allocation:
+            return self._allocated_at.get(uid)
+        return _version(newest) or None
 
     def get(self, key: str) -> ClaimRecord | None:
         """The newest claim with this key."""
@@ -91,9 +118,10 @@ class AssumeCache:
     def upsert(self, record: ClaimRecord) -> _Changes:
         """Take an added or modified claim from the watch."""
         key = key_of(record.claim.metadata)
-        before = self.get(key)
+        before, watched = self.get(key), self._watched.get(key)
         if not self._watched.upsert(record):
             return []
+        self._note_moment(watched, record)
         if _version(record) == 0:
             self._drop(key)
         return self._after(key, before)
@@ -107,7 +135,8 @@ class AssumeCache:
             0 < _version(record) < _version(self._assumed[key])
         ):
             self._drop(key)
-        self._watched.delete(record)
+        for old, new in self._watched.delete(record):
+            self._note_moment(old, new)
         return self._after(key, before)
 
     def replace(self, records: Iterable[ClaimRecord], resource_version: int) -> _Changes:
@@ -118,6 +147,9 @@ class AssumeCache:
         """
         overlays = dict(self._assumed)
         changes = self._watched.replace(records, resource_version)
+        for old, _ in changes:
+            if old is not None:
+                self._allocated_at.pop(old.claim.metadata.uid, None)
         if not overlays:
             return changes
         self._settle()
@@ -134,6 +166,20 @@ class AssumeCache:
         """The watch has come this far (bookmark)."""
         self._watched.progress(resource_version)
         return self._settled()
+
+    def _note_moment(self, old: ClaimRecord | None, new: ClaimRecord | None) -> None:
+        """Note when an allocation was set, from what the watch showed before and shows now under one key."""
+        uid = "" if new is None else new.claim.metadata.uid
+        if old is not None and old.claim.metadata.uid != uid:
+            self._allocated_at.pop(old.claim.metadata.uid, None)
+            old = None
+        if new is None:
+            return
+        allocation = new.claim.status.allocation
+        if allocation is None:
+            self._allocated_at.pop(uid, None)
+        elif old is None or old.claim.status.allocation != allocation:
+            self._allocated_at[uid] = _version(new)
 
     def _after(self, key: str, before: ClaimRecord | None) -> _Changes:
         changes = [change for change in self._settled() if not _is_about(change, key)]
