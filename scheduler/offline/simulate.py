@@ -187,7 +187,7 @@ class OfflineCluster:
         for node in inventory.nodes:
             self._index.set_node(node)
         for claim in self._claims.values():
-            self._allocated.set_written(claim.metadata.uid, claim.status.allocation, None)
+            self._allocated.set_written(claim.metadata.uid, claim.status.allocation)
 
     @property
     def node_names(self) -> list[str]:
@@ -280,13 +280,13 @@ class OfflineCluster:
             reserved = (*reserved, consumer)
         status = msgspec.structs.replace(claim.status, allocation=allocation, reserved_for=reserved)
         self._claims[claim.key] = msgspec.structs.replace(claim, status=status)
-        self._allocated.set_written(claim.metadata.uid, allocation, None)
+        self._allocated.set_written(claim.metadata.uid, allocation)
 
     def give_back(self, claim: ResourceClaim) -> None:
         """Take the devices of an idle claim away again."""
         cleared = msgspec.structs.replace(claim.status, allocation=None, reserved_for=None)
         self._claims[claim.key] = msgspec.structs.replace(claim, status=cleared)
-        self._allocated.set_written(claim.metadata.uid, None, None)
+        self._allocated.set_written(claim.metadata.uid, None)
         self._snapshot = None
 
 
