@@ -8,13 +8,23 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from docs.gen import commands, configuration, examples, features, metrics, predicates, reasons
+from docs.gen import (
+    behaviours,
+    commands,
+    configuration,
+    examples,
+    features,
+    metrics,
+    predicates,
+    reasons,
+)
 
 ROOT: Final = Path(__file__).parents[2]
 NOTICE: Final = "<!-- Made from the code by `python -m docs.gen`; edit docs/gen/{} instead. -->\n\n"
 
 # Path from the root of the repository -> the module that makes it, and how.
 PAGES: Final[Mapping[str, tuple[str, Callable[[], str]]]] = {
+    "docs/reference/behaviours.md": ("behaviours.py", behaviours.page),
     "docs/reference/commands.md": ("commands.py", commands.page),
     "docs/reference/configuration.md": ("configuration.py", configuration.page),
     "docs/reference/features.md": ("features.py", features.page),
