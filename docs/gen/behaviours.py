@@ -20,7 +20,7 @@ cited by tests; a number without a line has no test of its own at that level.
 """
 _ALLOCATOR: Final = """## Allocator
 
-Cases of `tests/conformance/cases/`; upstream's own answers are recorded beside them. `python -m tests.conformance.run` asks upstream afresh.
+Cases of `tests/conformance/cases/`; upstream's own answers are recorded with them. `python -m tests.conformance.run` runs upstream's code again.
 
 """
 _CLUSTER: Final = """## Cluster

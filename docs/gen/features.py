@@ -33,7 +33,7 @@ differences.
 ## Node-allocatable resources
 
 A device may stand for cpu or memory of its node (`mapping`), or cost its user some (`overhead`). With the gate
-`DRANodeAllocatableResources` on, a node must have room for that beside what the pod itself requests; the amounts are written to the pod's
+`DRANodeAllocatableResources` on, a node must have room for that in addition to what the pod itself requests; the amounts are written to the pod's
 `status.nodeAllocatableResourceClaimStatuses` before the Binding, and count from the moment of the decision. A claim whose device
 stands for a resource serves one pod only. Turn the gate on in every component that counts: API server, kubelet, this scheduler, and
 the kube-scheduler in front of our extender, which would otherwise hand the same cpu out again. With the gate off the field is

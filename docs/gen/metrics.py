@@ -24,8 +24,8 @@ never names of pods, claims, devices or nodes.
 
 | question | expression |
 |---|---|
-| does anything run against the rules? | `dra_scheduler_memo_mismatch_total`, `dra_scheduler_recount_differences_total`: anything but 0 is a bug, please report it |
-| does somebody else allocate our devices? | `increase(dra_scheduler_foreign_allocation_total[1h]) > 0` |
+| did an internal check find a bug? | `dra_scheduler_memo_mismatch_total`, `dra_scheduler_recount_differences_total`: anything but 0 is a bug; please report it |
+| does another scheduler allocate our devices? | `increase(dra_scheduler_foreign_allocation_total[1h]) > 0` |
 | how long do pods wait? | `histogram_quantile(0.99, rate(dra_scheduler_pod_scheduling_seconds_bucket[5m]))` |
 | why are pods refused? | `topk(5, sum by (kind) (rate(dra_scheduler_refusals_total[15m])))` |
 | are writes in doubt? | `rate(dra_scheduler_api_writes_total{outcome="unknown"}[5m])`; each one holds devices until it is settled |

@@ -18,7 +18,7 @@ adds those about devices; stand-alone, all of them run here. Names are those of 
 
 ## Predicates
 
-They run in this order, cheapest first; the devices come last. *Pod* means: looked at once for the pod, before any node.
+They run in this order, cheapest first; the devices come last. *Pod* means: checked once for the pod, before any node.
 
 """
 
@@ -40,7 +40,7 @@ def page() -> str:
 
 _UNSUPPORTED: Final = """## Refused constraints
 
-A constraint that nobody would check is refused and never skipped. These are the texts; the reason kind is
+A constraint that no component would check is refused, never skipped. These are the texts; the reason kind is
 [`Unsupported`](reasons.md#unsupported). Stand-alone all of them apply; with the extender those about PodGroups and extended
 resources do.
 
@@ -50,8 +50,8 @@ _SCORES: Final = """## Scores
 
 Among nodes that fit, the one with the best alternatives of a prioritized list (`firstAvailable`) wins: 8 points for the first
 alternative of a request, 7 for the second, and so on, scaled so that the best node has 100. Stand-alone, taints that only prefer
-(weight 3), preferred node affinity (2) and free cpu and memory (1) count beside the devices (2), as in kube-scheduler. Nodes that
-are equal then are told apart by a strategy, `{strategy}` unless an embedding program chooses another:
+(weight 3), preferred node affinity (2) and free cpu and memory (1) count in addition to devices (2), as in kube-scheduler. Ties between nodes
+are broken by a strategy, `{strategy}` unless an embedding program chooses another:
 
 """
 

@@ -9,13 +9,13 @@ from docs.gen.markdown import anchor, table
 _STAGES: Final = ", ".join(f"`{kind.value}`" for kind in STAGES)
 _INTRO: Final = f"""# Reasons
 
-Every refusal has a **kind** from the closed list below, a **message** and, where devices were looked at, **details**.
+Every refusal has a **kind** from the closed list below, a **message** and, where devices were examined, **details**.
 
 - The kind is what metrics (`dra_scheduler_refusals_total`), JSON output and tables show. Kinds are never renamed.
 - The message is what events and the pod's `PodScheduled` condition show. It holds no counts of devices, no times and no device
   names: in kube-scheduler a condition that changes puts the pod back into the queue at once.
 - Details tell for each device what it failed on. `simulate`, `explain pod` and JSON output have them; events never do, so
-  that nobody reads another tenant's names there.
+  that they do not show one tenant's names to another.
 
 ## Which reason
 
@@ -40,7 +40,7 @@ TEXTS: Final[dict[ReasonKind, tuple[str, str]]] = {
     ),
     ReasonKind.CLAIM_BEING_DELETED: (
         "The claim has a deletion timestamp.",
-        "Wait for it to go, and create it again.",
+        "Wait until it is deleted, and create it again.",
     ),
     ReasonKind.CLAIM_NOT_OWNED: (
         "The claim made for the pod belongs to another pod.",
@@ -83,7 +83,7 @@ TEXTS: Final[dict[ReasonKind, tuple[str, str]]] = {
         "Wait, or ask for a smaller partition.",
     ),
     ReasonKind.INCOMPATIBLE_GROUP: (
-        "The partition cannot exist beside those in use: their compatibility groups exclude each other.",
+        "The partition cannot exist together with those in use: their compatibility groups exclude each other.",
         "Wait until the card is free of the others, or ask for the kind it is used as.",
     ),
     ReasonKind.DEVICE_TAINTED: (
@@ -108,7 +108,7 @@ TEXTS: Final[dict[ReasonKind, tuple[str, str]]] = {
     ),
     ReasonKind.ALLOCATED_ELSEWHERE: (
         "The claim has its devices already, and they cannot be used on this node.",
-        "If nobody else uses the claim it is given back by itself when no node fits; else the pod has to run where the devices are.",
+        "If no other pod uses the claim, it is released automatically when no node fits; otherwise the pod has to run where the devices are.",
     ),
     ReasonKind.TOO_MANY_CONSUMERS: (
         "256 pods use the claim already, or it cannot be shared at all.",
@@ -120,7 +120,7 @@ TEXTS: Final[dict[ReasonKind, tuple[str, str]]] = {
     ),
     ReasonKind.BINDING_FAILED: (
         "The driver reported that the devices cannot be made ready, or took longer than the binding timeout.",
-        "The claim is given back and other devices are tried; look at the driver's conditions for the cause.",
+        "The claim is released and other devices are tried; look at the driver's conditions for the cause.",
     ),
     ReasonKind.FEATURE_DISABLED: (
         "The claim uses a field whose feature gate is off.",
@@ -169,13 +169,16 @@ TEXTS: Final[dict[ReasonKind, tuple[str, str]]] = {
     ),
     ReasonKind.SCHEDULING_GATED: (
         "The pod has scheduling gates.",
-        "Whoever set the gates removes them.",
+        "The controller that set the gates has to remove them.",
     ),
     ReasonKind.UNSUPPORTED: (
         "The pod asks for something that this scheduler does not check, and would otherwise silently not get.",
         "Let another scheduler have the pod, or use extender mode. [Predicates](predicates.md#refused-constraints) has the list.",
     ),
-    ReasonKind.NO_NODES: ("There is no node to try, or the chosen one is gone.", "Add nodes."),
+    ReasonKind.NO_NODES: (
+        "There is no node to try, or the chosen node no longer exists.",
+        "Add nodes.",
+    ),
     ReasonKind.WRITE_CONFLICT: (
         "The pod or a claim changed between the decision and the write.",
         "Nothing: it is tried again on the new state. If it repeats, look for a second scheduler (`ForeignAllocation` events).",
@@ -193,7 +196,7 @@ TEXTS: Final[dict[ReasonKind, tuple[str, str]]] = {
         "Nothing: kube-scheduler or the queue tries again. If it persists, look at `dra_scheduler_leader`.",
     ),
     ReasonKind.NOT_READY: (
-        "This process has not read the cluster yet, is shutting down, or met a defect of its own.",
+        "This process has not read the cluster yet, is shutting down, or hit an internal error.",
         "It is tried again. If it persists, `/readyz` and the log say what is missing.",
     ),
 }
