@@ -21,8 +21,13 @@ _UNKNOWN = re.compile(
     r"|dra-allocator\.md|architecture\.md|(?<![\w/-])(cel|style)\.md\b|(?<!/)preemption-and-gangs"
 )
 _PATH = re.compile(r"`((?:allocator|scheduler|tests|e2e|deploy|docs|examples)/[\w./-]*)`")
-_IDS = re.compile(r"(?<![\w-])(S1b|[SLFRH]\d{1,2}|W[0-4]|D\d{1,2})(?![\w.-])")
-_CITED = re.compile(r"\(((?:S1b|[SLFRHW]\d{1,2})(?:(?:, |-|; )(?:S1b|[SLFRHW]\d{1,2}))*)[,);]")
+_ID = r"(?:S1b|[SLFRH]\d{1,2}|W[0-4])"
+_IDS = re.compile(_ID)
+# A list in parentheses, or one of several at the start of a line.
+_CITED = re.compile(
+    rf"(?:\(({_ID}(?:(?:, |-|; ){_ID})*)[,);])|(?:^ *({_ID}(?:(?:, |-|; ){_ID})+)[,;.]?)",
+    re.MULTILINE,
+)
 _PAGES_OF_IDS = (
     "docs/design/invariants.md",
     "docs/design/failure-model.md",
@@ -83,8 +88,8 @@ def test_numbered_rules_that_code_names_are_on_a_page():
         f"{path.relative_to(ROOT)}: {rule}"
         for path in text_files()
         if path.suffix == ".py"
-        for cited in _CITED.findall(text_of(path))
-        for rule in _IDS.findall(cited)
+        for cited in _CITED.finditer(text_of(path))
+        for rule in _IDS.findall(cited[1] or cited[2])
         if rule.upper() not in known
     ]
     assert problems == []
