@@ -20,8 +20,8 @@ _INTRO: Final = """# Commands
 - Tables are for people; `-o json` is for scripts, and its shape is stable.
 - Exit codes: `0` done; `1` the command ran and found something wrong (with `--exit-code` also: a pod does not fit);
   `2` bad usage or unreadable input, with one line on standard error that names file, object and field.
-- Offline commands (`simulate`, `validate`, `cel`, `bench`, and `explain` and `top` with `-f`) never contact a cluster. The same input
-  gives the same output, byte for byte (`bench` measures, so its numbers vary).
+- Offline commands (`simulate`, `validate`, `cel`, `bench`, and `explain` and `top` with `-f`) never contact a cluster. Two runs
+  on the same input print the same bytes (except `bench`, which measures).
 
 """
 
