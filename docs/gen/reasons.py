@@ -3,7 +3,7 @@
 from typing import Final
 
 from allocator.outcome import ReasonKind
-from allocator.search import STAGES
+from allocator.stages import STAGES
 from docs.gen.markdown import anchor, table
 
 _STAGES: Final = ", ".join(f"`{kind.value}`" for kind in STAGES)
