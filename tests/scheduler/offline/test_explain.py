@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from allocator.features import Features
-from scheduler.client import ApiClient, NotFoundError
+from scheduler.client import JSON, ApiClient, NotFoundError
 from scheduler.offline.explain import as_tree, explain_pod
 from scheduler.offline.live import read_cluster, read_version
 from scheduler.offline.manifests import Manifest
