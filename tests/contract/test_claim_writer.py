@@ -260,6 +260,19 @@ async def test_what_another_writer_has_allocated_is_shared_and_released(
     await case.check(text)
 
 
+@table(HIDDEN)
+async def test_what_drivers_say_of_devices_is_kept_though_nobody_compares_it(
+    api: Api, text: bytes
+) -> None:
+    case = Case(api)
+    p, q = await pod(api, "p"), await pod(api, "q")
+    await case.make(b"{}")
+    await case.allocate(b"{}", p, data=text)
+    for edit in (Reservation(consumer(q)), Release({p.metadata.uid})):
+        assert isinstance(await case.writer.put(await case.text(), edit), Committed)
+        assert (await case.stored())["status"]["devices"][0]["data"].raw == text
+
+
 @pytest.mark.parametrize("kind", ["spec", "allocation", "data"])
 @table(HIDDEN)
 async def test_a_change_in_between_is_a_conflict(api: Api, kind: str, text: bytes) -> None:

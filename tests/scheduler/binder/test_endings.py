@@ -160,8 +160,8 @@ class Case:
 
         self.client.faults.append(fault)
 
-    async def bind(self) -> BindOutcome:
-        chain = self.binder.start(*await decide(self.here, "p"))
+    async def bind(self, name: str = "p") -> BindOutcome:
+        chain = self.binder.start(*await decide(self.here, name))
         for _ in range(STEPS):
             await asyncio.sleep(0)
             if chain.task.done():
@@ -171,7 +171,7 @@ class Case:
             f"not ended after {self.clock.offset:.0f} s, {len(self.client.writes)} writes"
         )
 
-    async def check_end(self) -> None:
+    async def check_end(self, name: str = "p") -> None:
         """It has ended in time, nothing hangs on it, and when all is well again the pod gets what it needs."""
         assert self.clock.offset <= LONGEST_SECONDS
         assert self.binder.open_chains == 0
@@ -181,7 +181,7 @@ class Case:
         self.client.faults.clear()
         self.client.reads.clear()
         await self.here.settled()
-        assert (await self.bind()).is_bound
+        assert (await self.bind(name)).is_bound
 
 
 @pytest.fixture
@@ -279,6 +279,20 @@ async def test_giving_back_ends(case: Case, read: str) -> None:
     assert (await case.bind()).is_bound
 
 
+async def test_nothing_is_taken_back_while_it_is_not_known_whether_the_pod_is_bound(
+    case: Case,
+) -> None:
+    """Somebody else may have bound it, with the claim that was reserved for it."""
+    await case.here.claim("d")
+    await case.here.pod("q", "c", "d")
+    case.answers({claims_path("d"): [ANSWERS["forbidden"]]})
+    case.client.reads["/api/v1"] = READS["silence"]
+    assert not (await case.bind("q")).is_bound
+    status = (await case.here.get(claims_path("c")))["status"]
+    assert [each["name"] for each in status["reservedFor"]] == ["q"]
+    await case.check_end("q")
+
+
 async def test_the_slots_are_free_again(case: Case) -> None:
     """One claim that the API server does not let anybody write costs no other pod anything."""
     here = case.here
@@ -296,11 +310,12 @@ async def test_the_slots_are_free_again(case: Case) -> None:
 # --- requests that commit late ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("is_deaf", [False, True], ids=["", "reads fail until then"])
 @pytest.mark.parametrize("after_seconds", [0.5, 5.0, 9.5])
 @pytest.mark.parametrize("answer", ["forbidden", "invalid", "lost", "busy", "unreachable"])
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
 async def test_a_request_that_commits_late_is_not_given_up_before(
-    case: Case, path: str, answer: str, after_seconds: float
+    case: Case, path: str, answer: str, after_seconds: float, *, is_deaf: bool
 ) -> None:
     """It lost its answer, and commits while everything else that is written is refused, or lost."""
     here, outcome = case.here, ANSWERS[answer]
@@ -312,7 +327,11 @@ async def test_a_request_that_commits_late_is_not_given_up_before(
         if not case.sent_at:
             case.sent_at.append(case.clock.offset)
 
+            if is_deaf:
+                case.client.reads["/"] = READS["silence"]
+
             async def commit() -> None:
+                case.client.reads.clear()
                 held = here.cache.in_flight_claims
                 answer = await here.client.send(method, asked, body)
                 await here.settled()
