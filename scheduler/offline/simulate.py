@@ -181,7 +181,9 @@ class OfflineCluster:
         self._pods = {pod.metadata.uid: pod for pod in inventory.pods}
         self._slices = SliceIndex.build(inventory.slices, inventory.rules)
         self._classes = {each.metadata.name: each for each in inventory.classes}
-        self._index = NodeIndex(counts_claims=features.node_allocatable_resources)
+        self._index = NodeIndex(
+            counts_claims=features.node_allocatable_resources, silent_is_unlimited=True
+        )
         self._allocated = AllocatedIndex(consumable_capacity=features.consumable_capacity)
         self._snapshot: ClusterSnapshot | None = None
         for node in inventory.nodes:
