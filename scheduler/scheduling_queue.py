@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from scheduler.framework.events import ALWAYS, WAKES, Event, events_of, own_events
+from scheduler.framework.events import ALWAYS, Event, events_of, own_events
 from scheduler.model import Change, ClaimRecord, Pod
+from scheduler.plugins import WAKES
 
 INITIAL_BACKOFF_SECONDS: Final = 1.0
 MAX_BACKOFF_SECONDS: Final = 10.0

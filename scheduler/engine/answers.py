@@ -13,7 +13,8 @@ from allocator.result import ChosenDevice, NewShareID
 from allocator.search import Solution
 from allocator.view import NodeView
 from scheduler.cycle import UNKNOWN_NODE
-from scheduler.framework.cycle_state import NodeVerdict, RawScores, ScoreMemo
+from scheduler.framework.cycle_state import NodeVerdict, ScoreMemo
+from scheduler.framework.profile import Scores
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.model import NodeInfo
 
@@ -27,10 +28,11 @@ class Found:
         outcome: the outcome on that node.
         status: what the node is to a pod with this question.
         ends_attempt: whether no other node will do better.
-        scores: of the first node that was scored, if the strategy finds the same in all equal views.
+        score: how well the devices serve a pod, if that has been asked and is the same in all equal views.
+        scores: all scores of a node, if nothing but the devices is scored.
     """
 
-    __slots__ = ("ends_attempt", "outcome", "scores", "solution", "status", "view")
+    __slots__ = ("ends_attempt", "outcome", "score", "scores", "solution", "status", "view")
 
     def __init__(
         self,
@@ -44,7 +46,8 @@ class Found:
         self.outcome = outcome
         self.status = verdict.status
         self.ends_attempt = verdict.ends_attempt
-        self.scores: RawScores | None = None
+        self.score: int | None = None
+        self.scores: Scores | None = None
 
     @property
     def depends_on_time(self) -> bool:

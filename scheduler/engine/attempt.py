@@ -8,12 +8,11 @@ from allocator.allocate import allocated, broken_node_selector
 from allocator.model.nodes import NodeSelectorError
 from allocator.search import Solution
 from allocator.view import NodeView
-from scheduler import cycle
 from scheduler.engine.answers import Answer, Found
 from scheduler.engine.node_views import NodeViews
 from scheduler.engine.questions import Asked, Question
 from scheduler.framework.cycle_state import CycleState, NodeVerdict
-from scheduler.framework.status import SUCCESS
+from scheduler.framework.status import SUCCESS, Status
 from scheduler.model import NodeInfo
 from scheduler.plugins import dynamic_resources
 
@@ -84,10 +83,14 @@ class Attempt:
         key = self.question.view_key(view)
         if key is not None and found.can_move:
             self._share(key, found)
-        refusal = cycle.check_predicates(self._state, node)
+        refusal = self._refusal(node)
         answer = Answer(node, refusal) if refusal else self._found_on(node, view, found)
         self._keep(node.name, answer)
         self.question.stale.add(node.name)
+
+    def _refusal(self, node: NodeInfo) -> Status | None:
+        """What the predicates say of a node, its devices apart."""
+        return self._state.profile.filter_node(self._state.info, node)
 
     def _keep(self, name: str, answer: Answer) -> None:
         self.question.keep(name, answer)
@@ -99,7 +102,7 @@ class Attempt:
     def _answer(self, node: NodeInfo, old: Answer | None) -> Answer:
         is_same_node = old is not None and old.info is node
         if old is None or not is_same_node:
-            refusal = cycle.check_predicates(self._state, node)
+            refusal = self._refusal(node)
             if refusal is not None:
                 return Answer(node, refusal)
         elif old.refused_by_predicates:

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from allocator.allocate import broken_node_selector
 from allocator.cel import Compiler
 from allocator.memo import Memo
 from allocator.model.nodes import NodeSelectorError
-from allocator.outcome import Outcome
+from allocator.outcome import Allocated, Outcome
 from allocator.pools import gather_pools
 from allocator.requests import rules_of
 from allocator.search import Solution
@@ -35,18 +35,19 @@ from scheduler.engine.questions import (
     classes_named,
     question_key,
 )
-from scheduler.engine.repelling import Followed, RepellingPods
 from scheduler.framework.cycle_state import (
     CycleState,
     FilterResult,
     NodeVerdict,
-    RawScores,
     SlowSearchError,
 )
-from scheduler.framework.environment import Environment, Mode, ShouldStop
+from scheduler.framework.environment import Environment, ShouldStop
+from scheduler.framework.pod_info import Fact, Followed, Index
+from scheduler.framework.profile import Profile, Scores
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.model import ClusterReader, ClusterSnapshot, NodeInfo, Pod
-from scheduler.plugins import dynamic_resources
+from scheduler.plugins import PROFILES, dynamic_resources
+from scheduler.plugins.pre_filter import pre_filter
 
 MAX_ANSWERS: Final = 100_000
 ENOUGH_NODES: Final = 100
@@ -82,6 +83,7 @@ class Engine:
         self,
         environment: Environment,
         *,
+        profile: Profile | None = None,
         max_answers: int = MAX_ANSWERS,
         enough_nodes: int = ENOUGH_NODES,
         check_every: int = CHECK_EVERY,
@@ -90,6 +92,7 @@ class Engine:
 
         Args:
             environment: of all decisions.
+            profile: the plugins that run; None: those of the environment's mode.
             max_answers: answers (one a question and node) to keep.
             enough_nodes: nodes that fit after which `decide` stops.
             check_every: decisions of which one is run again plain; 0: none.
@@ -104,12 +107,20 @@ class Engine:
         self._check_every = check_every
         self._decisions = 0
         self._start = 0
-        self._repelling = RepellingPods()
+        self._profile = profile or PROFILES[environment.mode]
+        self._indexes: dict[Fact[Any, Any], Index[Any]] = {
+            fact: fact.index() for fact in self._profile.facts if fact.index is not None
+        }
         self._views = NodeViews(rules_of(environment.features))
 
     def follow(self, cache: Followed) -> None:
         """Hear of the changes of the cache that will be asked about; cheaper than looking for them. May be repeated."""
-        self._repelling.follow(cache)
+        for index in self._indexes.values():
+            index.follow(cache)
+
+    def _gather(self, fact: Fact[Any, Any], snapshot: ClusterSnapshot) -> Any:
+        index = self._indexes.get(fact)
+        return fact.gather(snapshot) if index is None else index.of(snapshot)
 
     def warm(self, snapshot: ClusterSnapshot) -> Iterator[None]:
         """Derive the views of all nodes before anybody asks, in steps between which the caller may do other things."""
@@ -129,18 +140,12 @@ class Engine:
 
     def pre_filter(self, pod: Pod, reader: ClusterReader) -> CycleState | Status:
         """As `cycle.pre_filter`."""
-        state = cycle.pre_filter(
-            pod,
-            reader,
-            self.environment,
-            prepare=lambda *_: None,
-            repelling=self._repelling.pods,
-        )
+        state = pre_filter(pod, reader, self.environment, self._profile, self._gather)
         if isinstance(state, Status):
             return state
         question = self._question(state)
         asked = Asked(question, state.unallocated, self.environment.new_share_id)
-        return replace(state, prepared=question.prepared, question=asked)
+        return replace(state, info=question.info, prepared=question.prepared, question=asked)
 
     def filter_node(self, state: CycleState, node: NodeInfo) -> NodeVerdict:
         """As `cycle.filter_node`."""
@@ -248,7 +253,7 @@ class Engine:
         attempt = Attempt(state, self._views)
         question = attempt.question
         groups: dict[int, list[str]] = {}
-        raw: dict[int, RawScores] = {}
+        raw: dict[int, Scores] = {}
         try:
             if state.allocated or not attempt.are_kept or self._old(question, names):
                 told = self._scored_in_turn(attempt, state, names)
@@ -269,7 +274,7 @@ class Engine:
         finally:
             self._account(attempt, state)
         question.end_attempt()
-        scaled = cycle.scaled(raw, self.environment.mode)
+        scaled = self._profile.scaled(raw)
         return [(scaled[key], group) for key, group in groups.items()]
 
     @staticmethod
@@ -354,12 +359,7 @@ class Engine:
 
     def _plain(self, state: CycleState) -> CycleState:
         """The same attempt without memory, about the pod's own claims."""
-        if not state.unallocated:
-            return state
-        prepared = dynamic_resources.prepare(
-            state.unallocated, state.snapshot.devices, self.environment
-        )
-        return replace(state, prepared=prepared)
+        return cycle.prepared(state)
 
     # --- searches that take long ---------------------------------------------------------------------------------------
 
@@ -399,7 +399,9 @@ class Engine:
         if state.unallocated:
             claims = anonymous(state.unallocated)
             prepared = dynamic_resources.prepare(claims, devices, self.environment)
-        question = Question(key, prepared, classes_named(state.unallocated, devices.classes))
+        question = Question(
+            key, state.info, prepared, classes_named(state.unallocated, devices.classes)
+        )
         self.memo.put(key, question)
         return question
 
@@ -471,13 +473,13 @@ class Engine:
     def _best(self, state: CycleState, fitting: Mapping[str, Told]) -> str:
         """The best of some nodes that fit, as `cycle.select_node`; equal scores are weighed once."""
         nodes = state.snapshot.nodes
-        first: dict[RawScores, str] = {}
+        first: dict[Scores, str] = {}
         for name, told in fitting.items():
             scores = told.scores if told.__class__ is Answer else None
             if scores is None:
                 scores = _raw_scores(state, nodes[name], told)
             first.setdefault(scores, name)
-        weighed = cycle.weigh(first, self.environment.mode)
+        weighed = self._profile.weigh(first)
         return first[max(first, key=weighed.__getitem__)]
 
     def _account(self, attempt: Attempt, state: CycleState) -> None:
@@ -516,7 +518,12 @@ def _with_allocated(state: CycleState, node: NodeInfo, told: Told) -> NodeVerdic
     asked: Asked = state.question
     if isinstance(told, NodeVerdict) or told.refused_by_predicates:
         return _verdict(state, told)
-    verdict = dynamic_resources.filter_node(state, node, lambda *_: asked.outcome(told))
+    unavailable = dynamic_resources.look_at_allocated(state, node)
+    if isinstance(unavailable, NodeVerdict):
+        verdict = unavailable
+    else:
+        outcome = asked.outcome(told) if state.unallocated else Allocated(())
+        verdict = dynamic_resources.with_outcome(state, node, unavailable, outcome)
     status = asked.named(verdict.status)
     return verdict if status is verdict.status else replace(verdict, status=status)
 
@@ -549,7 +556,7 @@ def _failed(state: CycleState, failure: Failure) -> FilterResult:
     )
 
 
-def _raw_scores(state: CycleState, node: NodeInfo, told: Told) -> RawScores:
+def _raw_scores(state: CycleState, node: NodeInfo, told: Told) -> Scores:
     """As `cycle.raw_scores`; how well the devices serve the pod is asked once for all nodes with an equal view."""
     if isinstance(told, NodeVerdict):
         return cycle.raw_scores(state, node, told)
@@ -559,17 +566,20 @@ def _raw_scores(state: CycleState, node: NodeInfo, told: Told) -> RawScores:
     return scores
 
 
-def _scores_of(state: CycleState, node: NodeInfo, told: Answer) -> RawScores:
-    found, environment = told.found, state.environment
+def _scores_of(state: CycleState, node: NodeInfo, told: Answer) -> Scores:
+    found, profile = told.found, state.profile
     if found is None:
-        return cycle.scores_with(state, node, 0)
-    if found.scores is not None and environment.mode is Mode.EXTENDER:
-        return found.scores  # devices alone count
+        return profile.scores(state.info, node, 0)
     if found.scores is not None:
-        return cycle.scores_with(state, node, found.scores.devices)
-    devices = cycle.device_score(state, node, _verdict(state, told))
-    scores = cycle.scores_with(state, node, devices)
-    if environment.device_strategy in _OF_THE_VIEW:
+        return found.scores
+    devices = found.score
+    is_shared = state.environment.device_strategy in _OF_THE_VIEW
+    if devices is None:
+        devices = cycle.device_score(state, node, _verdict(state, told))
+        if is_shared:
+            found.score = devices
+    scores = profile.scores(state.info, node, devices)
+    if is_shared and profile.scores_devices_alone:
         found.scores = scores
     return scores
 

@@ -22,6 +22,7 @@ from allocator.view import NodeView, Reads, ViewKey
 from scheduler.engine.answers import Answer, Found, Told
 from scheduler.engine.seen import OLDER, Seen
 from scheduler.framework.cycle_state import CycleState, NodeVerdict
+from scheduler.framework.pod_info import PodInfo
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.model import ClusterSnapshot
 from scheduler.plugins import node_allocatable
@@ -30,48 +31,17 @@ _ENCODER: Final = msgspec.json.Encoder(enc_hook=exactly, order="deterministic")
 
 
 def question_parts(state: CycleState) -> dict[str, Any]:
-    """Everything of the pod that predicates, search and scorers read; contents of classes apart."""
-    spec = state.pod.spec
+    """All that plugins and the search see of the pod; contents of classes apart."""
     parts = {
+        "spec": state.info.spec,
+        "facts": state.info.facts,
         "claims": tuple(claim.spec for claim in state.unallocated),
-        "node_name": spec.node_name,
-        "node_selector": spec.node_selector,
-        "node_affinity": None if spec.affinity is None else spec.affinity.node_affinity,
-        "tolerations": spec.tolerations,
-        "requests": state.requests,
-        "scoring_requests": state.scoring_requests,
-        "ports": sorted((port.port, port.protocol, port.ip) for port in state.ports),
-        "backed_resources": sorted(state.backed_resources),
-        "repelled_from": sorted(state.repelled_from),
     }
     if state.environment.features.node_allocatable_resources and state.unallocated:
-        parts["counted_with_devices"] = _counted_with_devices(state)
+        # Who uses the claims, whose devices may count in resources of the node for each user.
+        users = node_allocatable.containers_of_claims(state.pod)
+        parts["users"] = [users.get(claim.metadata.name) for claim in state.unallocated]
     return parts
-
-
-def _counted_with_devices(state: CycleState) -> tuple[Any, ...]:
-    """What decides, once devices are chosen that count in resources of their node, whether there is room for them.
-
-    Exact amounts, since all is summed before it is rounded; limits, which are to cover devices; and who uses what.
-    """
-    spec = state.pod.spec
-    users = node_allocatable.containers_of_claims(state.pod)
-    containers = [
-        (each.name, each.resources.requests, each.resources.limits, each.is_sidecar)
-        for each in spec.containers or ()
-    ]
-    initial = [
-        (each.name, each.resources.requests, each.resources.limits, each.is_sidecar)
-        for each in spec.init_containers or ()
-    ]
-    whole = spec.resources
-    return (
-        containers,
-        initial,
-        None if whole is None else (whole.requests, whole.limits),
-        spec.overhead,
-        [users.get(claim.metadata.name) for claim in state.unallocated],
-    )
 
 
 def question_key(state: CycleState) -> bytes:
@@ -171,6 +141,7 @@ class Question:
 
     Attributes:
         key: the question itself.
+        info: any pod that asks it, as plugins see it.
         prepared: the anonymous claims, ready for the search; None without claims.
         reads: the attributes that the search may read; None: all of a device.
         classes: (name, content) of each class that a claim names; None: it does not exist.
@@ -194,6 +165,7 @@ class Question:
         "failure",
         "fitting",
         "found",
+        "info",
         "key",
         "prepared",
         "reads",
@@ -207,10 +179,12 @@ class Question:
     def __init__(
         self,
         key: bytes,
+        info: PodInfo,
         prepared: PreparedClaims | None,
         classes: tuple[tuple[str, DeviceClass | None], ...],
     ) -> None:
         self.key = key
+        self.info = info
         self.prepared = prepared
         reads = None if prepared is None else reads_of(prepared)
         self.reads = None if reads is None else Reads(reads)

@@ -35,6 +35,7 @@ from scheduler.framework.environment import Environment
 from scheduler.framework.status import Code, Status, error
 from scheduler.model import NodeInfo, Pod
 from scheduler.plugins.dynamic_resources import claim_to_give_back
+from scheduler.plugins.unsupported import BACKED_RESOURCES
 from scheduler.workers import TIME_IS_OVER, SearchWorker
 
 _T = TypeVar("_T")
@@ -505,7 +506,7 @@ _BOUND_ELSEWHERE: Final = BindOutcome(
 
 
 def _needs_devices(state: CycleState) -> bool:
-    return bool(state.claims or state.backed_resources)
+    return bool(state.claims or state.info.fact(BACKED_RESOURCES))
 
 
 def _failed(kind: ReasonKind, message: str) -> BindOutcome:

@@ -1,17 +1,17 @@
-"""What one attempt to place one pod knows: made by `cycle.pre_filter`, read by all later steps, never changed."""
+"""What one attempt to place one pod knows: made by `plugins.pre_filter`, read by all later steps, never changed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
+from allocator import PreparedClaims
 from allocator.model.claims import AllocationResult, ResourceClaim
 from scheduler.framework.environment import Environment
+from scheduler.framework.pod_info import PodInfo
+from scheduler.framework.profile import Profile, Scores
 from scheduler.framework.status import SUCCESS, Status
-from scheduler.model import ClusterSnapshot, HostPort, NodeAllocatableResourceClaimStatus, Pod
-
-Domain = tuple[str, str]  # label of nodes, value
-RepellingPod = tuple[Pod, Mapping[str, str]]  # a running pod with anti-affinity, labels of its node
+from scheduler.model import ClusterSnapshot, NodeAllocatableResourceClaimStatus, Pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,51 +43,29 @@ class CycleState:
 
     Attributes:
         pod: the newest version known.
+        info: the same as plugins see it.
+        profile: the plugins that run.
         environment: settings and collaborators.
         snapshot: nodes and devices, as all steps of the attempt see them.
         now: wall-clock time of the attempt.
         claims: the pod's claims in the pod's order, each once.
         allocated: those that had their devices when the attempt began.
         unallocated: the claims that need devices, in the same order.
-        prepared: `unallocated` as the allocator prepared them (`PreparedClaims`); None if there are none.
-        requests: resource name -> amount (cpu in milli).
-        scoring_requests: cpu in milli and memory in bytes as scoring counts them.
-        ports: host ports wanted.
+        prepared: `unallocated` as the allocator prepared them; None if there are none.
         question: what the attempt asks, shared by pods that ask the same; only the engine's.
-        backed_resources: requested extended resources that some DeviceClass backs.
-        repelled_from: domains that running pods keep this pod out of.
     """
 
     pod: Pod
+    info: PodInfo
+    profile: Profile
     environment: Environment
     snapshot: ClusterSnapshot
     now: datetime
     claims: tuple[PodClaim, ...] = ()
     allocated: tuple[PodClaim, ...] = ()
     unallocated: tuple[ResourceClaim, ...] = ()
-    prepared: Any = None
+    prepared: PreparedClaims | None = None
     question: Any = None
-    requests: Mapping[str, int] = field(default_factory=dict)
-    scoring_requests: tuple[int, int] = (0, 0)
-    ports: frozenset[HostPort] = frozenset()
-    backed_resources: frozenset[str] = frozenset()
-    repelled_from: frozenset[Domain] = frozenset()
-
-
-class RawScores(NamedTuple):
-    """What the scorers say of one node before normalising over nodes.
-
-    Attributes:
-        taints: PreferNoSchedule taints that are not tolerated.
-        affinity: weights of the preferred terms that match.
-        devices: how well the devices serve the pod.
-        resources: 0-100, the share of cpu and memory left.
-    """
-
-    taints: int
-    affinity: int
-    devices: int
-    resources: int
 
 
 class ScoreMemo:
@@ -96,7 +74,7 @@ class ScoreMemo:
     __slots__ = ("scores",)
 
     def __init__(self) -> None:
-        self.scores: RawScores | None = None
+        self.scores: Scores | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

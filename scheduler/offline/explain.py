@@ -5,7 +5,7 @@ that is pending moves.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,6 @@ from scheduler.offline.simulate import (
     SimulationOptions,
     claim_tree,
     environment_of,
-    explaining_allocate,
     in_order,
     is_daemon_eligible,
     reason_tree,
@@ -121,15 +120,12 @@ def _running(pod: Pod, cluster: OfflineCluster) -> Explanation:
 
 
 def _pending(pod: Pod, cluster: OfflineCluster, engine: Engine) -> Explanation:
-    state = cycle.pre_filter(pod, cluster, engine.environment)
+    state = cycle.pre_filter(pod, cluster, replace(engine.environment, explain=True))
     namespace, name = pod.metadata.namespace, pod.metadata.name
     if isinstance(state, Status):
         return Explanation(namespace=namespace, name=name, node=None, reason=state.reason)
     nodes = state.snapshot.nodes
-    verdicts = {
-        each: cycle.filter_node(state, nodes[each], explaining_allocate)
-        for each in cluster.node_names
-    }
+    verdicts = {each: cycle.filter_node(state, nodes[each]) for each in cluster.node_names}
     result = cycle.conclude(verdicts, total=len(verdicts))
     node = cycle.select_node(state, result.fitting)
     claims = () if node is None else cluster.bind(state, node, verdicts[node])

@@ -6,14 +6,13 @@ device). The decisions are `scheduler.engine`'s, and so `scheduler.cycle`'s; thi
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from allocator.allocate import allocate_prepared
 from allocator.cel import Compiler
 from allocator.features import Features
 from allocator.model.claims import (
@@ -22,8 +21,7 @@ from allocator.model.claims import (
     ResourceClaimConsumerReference,
 )
 from allocator.model.devices import DeviceID
-from allocator.outcome import DeviceReason, Outcome, Reason, ReasonKind
-from allocator.policies import POLICIES
+from allocator.outcome import DeviceReason, Reason, ReasonKind
 from allocator.snapshot import SliceIndex, Snapshot
 from scheduler import cycle
 from scheduler.api.decode import allocation_tree
@@ -32,8 +30,9 @@ from scheduler.cache.nodes import NodeIndex
 from scheduler.engine import Engine
 from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict
 from scheduler.framework.environment import Environment, Mode
+from scheduler.framework.pod_info import PodInfo
 from scheduler.framework.status import Code, Status
-from scheduler.model import ClusterSnapshot, NodeInfo, NodeObject, Pod
+from scheduler.model import ClusterSnapshot, NodeObject, Pod
 from scheduler.offline.inventory import InputError, Inventory, take_inventory
 from scheduler.offline.manifests import Manifest
 from scheduler.plugins import dynamic_resources, node_affinity, taint_toleration
@@ -157,18 +156,11 @@ def is_daemon_eligible(environment: Environment, pod: Pod, node: NodeObject) -> 
     """Whether the DaemonSet controller would make this pod for this node."""
     index = NodeIndex()
     index.set_node(node)
-    nodes = index.infos()
-    devices = OfflineCluster(Inventory(), environment.features).snapshot().devices
-    state = CycleState(
-        pod=pod,
-        environment=environment,
-        snapshot=ClusterSnapshot(nodes, devices, 0),
-        now=_BEFORE_ALL_TIME,
-    )
-    info = nodes[node.metadata.name]
+    info = index.infos()[node.metadata.name]
+    asking = PodInfo(pod, environment.features)
     return (
-        node_affinity.filter_node(state, info).is_success
-        and taint_toleration.filter_node(state, info).is_success
+        node_affinity.filter_node(asking, info).is_success
+        and taint_toleration.filter_node(asking, info).is_success
     )
 
 
@@ -359,14 +351,12 @@ def _explained(
     pod: Pod, result: FilterResult, cluster: OfflineCluster, environment: Environment
 ) -> tuple[FilterResult, list[DeviceReason]]:
     """Look at the refused nodes again, without memory and hearing about every device."""
-    state = cycle.pre_filter(pod, cluster, environment)
+    state = cycle.pre_filter(pod, cluster, replace(environment, explain=True))
     if isinstance(state, Status):
         raise AssertionError(f"{pod.key} was refused by some nodes, now by all: {state.message}")  # noqa: TRY004
     nodes = state.snapshot.nodes
     verdicts = {
-        name: cycle.filter_node(state, nodes[name], explaining_allocate)
-        for name in result.verdicts
-        if name in nodes
+        name: cycle.filter_node(state, nodes[name]) for name in result.verdicts if name in nodes
     }
     explained = cycle.conclude(verdicts, total=len(cluster.node_names))
     devices: dict[tuple[str, str, DeviceID], DeviceReason] = {}
@@ -378,20 +368,6 @@ def _explained(
         for each in reason.devices:
             devices.setdefault((reason.claim, reason.request, each.device), each)
     return explained, list(devices.values())[:_MOST_DEVICES]
-
-
-def explaining_allocate(state: CycleState, node: NodeInfo) -> Outcome:
-    """As `dynamic_resources.allocate_on`, with reasons that tell about every device."""
-    environment = state.environment
-    return allocate_prepared(
-        state.prepared,
-        node.for_allocator,
-        state.snapshot.devices,
-        budget=environment.budget,
-        policy=POLICIES[environment.policy],
-        new_share_id=environment.new_share_id,
-        explain=True,
-    )
 
 
 def _with_devices(reason: Reason, devices: Sequence[DeviceReason]) -> Reason:

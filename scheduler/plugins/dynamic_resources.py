@@ -6,7 +6,7 @@ device by itself.
 Source: pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go; scheduler-and-claims 1.3, 2, 4.2.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, TypedDict
@@ -26,6 +26,8 @@ from allocator.search import Solution
 from allocator.snapshot import Snapshot
 from scheduler.framework.cycle_state import CycleState, NodeVerdict, PodClaim, SlowSearchError
 from scheduler.framework.environment import Environment, ShouldStop, TakesLongError
+from scheduler.framework.events import NODE_ANY, Event
+from scheduler.framework.plugin import IN_EVERY_MODE, Plugin, Scale
 from scheduler.framework.status import Code, Status, error, unresolvable
 from scheduler.model import MAX_CONSUMERS, ClusterReader, NodeInfo, Pod
 from scheduler.plugins import node_allocatable
@@ -33,8 +35,19 @@ from scheduler.plugins import node_allocatable
 NAME: Final = "DynamicResources"
 OPTIONAL_NODE_OPERATIONS: Final = "DRAOptionalNodeOperations"
 
-Allocate = Callable[[CycleState, NodeInfo], Outcome]
-Prepare = Callable[[Sequence[ResourceClaim], Snapshot, Environment], PreparedClaims | None]
+PLUGIN: Final = Plugin(
+    name=NAME,
+    modes=IN_EVERY_MODE,
+    weight=2,
+    scale=Scale.HIGHER_IS_BETTER,
+    events=NODE_ANY
+    | Event.CLAIM_CHANGED
+    | Event.CLAIM_FREED
+    | Event.DEVICES_CHANGED
+    | Event.CLASS_CHANGED
+    | Event.OWN_CLAIM_STATUS,
+    is_about_devices=True,
+)
 
 
 def _refusal(kind: ReasonKind, message: str, claim: str = "", request: str = "") -> Status:
@@ -199,14 +212,14 @@ def prepare(
 
 
 @dataclass(frozen=True, slots=True)
-class _Unavailable:
+class Unavailable:
     """Allocated claims that cannot be used on a node, and why the first of them cannot."""
 
     uids: tuple[str, ...]
     status: Status
 
 
-def _look_at_allocated(state: CycleState, node: NodeInfo) -> _Unavailable | Status | None:
+def _look_at_allocated(state: CycleState, node: NodeInfo) -> Unavailable | Status | None:
     uids: list[str] = []
     first: Status | None = None
     counts_for_node = state.environment.features.node_allocatable_resources
@@ -233,7 +246,7 @@ def _look_at_allocated(state: CycleState, node: NodeInfo) -> _Unavailable | Stat
             taken = _shared_mapping(state, claim)
             if taken is not None:
                 return taken
-    return None if first is None else _Unavailable(tuple(uids), first)
+    return None if first is None else Unavailable(tuple(uids), first)
 
 
 def _is_binding_problem(problem: Status) -> bool:
@@ -376,22 +389,40 @@ def _settings(environment: Environment) -> _Settings:
 
 
 def _prepared(state: CycleState) -> PreparedClaims:
-    prepared: PreparedClaims | None = state.prepared
-    if prepared is None:
+    if state.prepared is None:
         raise AssertionError(f"pod {state.pod.key} has no claims to allocate")
-    return prepared
+    return state.prepared
 
 
-def filter_node(state: CycleState, node: NodeInfo, allocate: Allocate = allocate_on) -> NodeVerdict:
+def filter_node(state: CycleState, node: NodeInfo) -> NodeVerdict:
     """Say whether the pod's claims can all be used on one node, and with which devices.
+
+    Raises:
+        SlowSearchError: it takes too long for the event loop.
+    """
+    unavailable = look_at_allocated(state, node)
+    if isinstance(unavailable, NodeVerdict):
+        return unavailable
+    outcome = allocate_on(state, node) if state.unallocated else Allocated(())
+    return with_outcome(state, node, unavailable, outcome)
+
+
+def look_at_allocated(state: CycleState, node: NodeInfo) -> Unavailable | NodeVerdict | None:
+    """Which allocated claims cannot be used on a node; a verdict if that settles it, None if all can be used."""
+    found = _look_at_allocated(state, node)
+    if isinstance(found, Status):
+        return NodeVerdict(found, ends_attempt=found.code is Code.ERROR)
+    return found
+
+
+def with_outcome(
+    state: CycleState, node: NodeInfo, unavailable: Unavailable | None, outcome: Outcome
+) -> NodeVerdict:
+    """What a node is to the pod, once devices for the other claims have been searched there.
 
     Source: `Filter` of the plugin: the search runs also when an allocated claim is unavailable here, and only if it
     succeeds does giving that claim back promise anything.
     """
-    unavailable = _look_at_allocated(state, node)
-    if isinstance(unavailable, Status):
-        return NodeVerdict(unavailable, ends_attempt=unavailable.code is Code.ERROR)
-    outcome = allocate(state, node) if state.unallocated else Allocated(())
     verdict = verdict_on(state, outcome)
     counts_for_node = state.environment.features.node_allocatable_resources
     if counts_for_node and verdict.fits and isinstance(outcome, Allocated):
@@ -449,7 +480,7 @@ def claims_demand(
     demand = node_allocatable.demand_of(state.pod, claims, device_of)
     if isinstance(demand, Status):
         return demand
-    return node_allocatable.check(state.pod, demand, node) or demand
+    return node_allocatable.check(state.info.pod, demand, node) or demand
 
 
 def _shared_mapping(state: CycleState, claim: ResourceClaim) -> Status | None:

@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Final
 
 from allocator.outcome import Reason, ReasonKind
-from scheduler import cycle
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.resources import host_ports, pod_requests
 from scheduler.framework.status import Status, error
 from scheduler.model import ClusterReader, NodeInfo
 from scheduler.plugins import node_allocatable
+from scheduler.plugins.node_resources import REQUESTS
 
 NODE_IS_GONE: Final = error(Reason(kind=ReasonKind.NO_NODES, message="the node is gone"))
 
@@ -41,7 +41,7 @@ def recheck_node(
         if node is state.snapshot.nodes.get(node_name):
             return None
         others = _without_pod(node, state, demand)
-        status = cycle.check_predicates(state, others)
+        status = state.profile.filter_node(state.info, others)
         return status or node_allocatable.check(state.pod, demand, others)
 
     return recheck
@@ -57,7 +57,7 @@ def _without_pod(node: NodeInfo, state: CycleState, demand: node_allocatable.Dem
         node,
         pods=others,
         requested=_minus(
-            node.requested, pod_requests(state.pod, demand) if demand else state.requests
+            node.requested, pod_requests(state.pod, demand) if demand else state.info.read(REQUESTS)
         ),
         ports=frozenset(port for pod in others.values() for port in host_ports(pod)),
     )

@@ -494,17 +494,15 @@ def structure_without(part: str) -> Callable[..., bool]:
 
 
 def break_predicates(patch: pytest.MonkeyPatch) -> None:
-    """Predicates are never asked again."""
-    plain = cycle.check_predicates
+    """Predicates are never asked again by the engine."""
     known: dict[tuple[str, int], Any] = {}
+    whole = Attempt._refusal
 
-    def remembered(state: CycleState, node: Any) -> Any:
-        asked = state.question
-        if asked is None:
-            return plain(state, node)
-        return known.setdefault((node.name, id(asked.question)), plain(state, node))
+    def remembered(attempt: Attempt, node: Any) -> Any:
+        key = (node.name, id(attempt.question))
+        return known.setdefault(key, whole(attempt, node))
 
-    patch.setattr("scheduler.cycle.check_predicates", remembered)
+    patch.setattr(Attempt, "_refusal", remembered)
 
 
 def no_log(patch: pytest.MonkeyPatch) -> None:

@@ -3,31 +3,19 @@
 from collections.abc import Iterable, Mapping
 from itertools import chain, compress
 from operator import is_not
-from typing import Protocol
 
-from scheduler.framework.cycle_state import RepellingPod
-from scheduler.model import (
-    Change,
-    ChangeListener,
-    ClusterReader,
-    ClusterSnapshot,
-    Kind,
-    NodeInfo,
-    Pod,
+from scheduler.framework.pod_info import Followed
+from scheduler.model import Change, ClusterSnapshot, Kind, NodeInfo, Pod
+from scheduler.plugins.anti_affinity import (
+    RepellingPod,
+    repelling_on,
+    repelling_pods,
+    required_terms,
 )
-from scheduler.plugins.inter_pod_affinity import repelling_on, repelling_pods, required_terms
-
-
-class Followed(ClusterReader, Protocol):
-    """A cache that tells of its changes."""
-
-    def subscribe(self, listener: ChangeListener) -> None:
-        """Call back after every change."""
-        ...
 
 
 class RepellingPods:
-    """As `inter_pod_affinity.repelling_pods`, without looking at every pod again.
+    """As `anti_affinity.repelling_pods`, without looking at every pod again.
 
     Until it follows a cache it looks for nodes that changed, which costs a comparison a node; from then on it hears of
     every pod, and costs nothing.
@@ -49,7 +37,7 @@ class RepellingPods:
         self._pods = {pod.metadata.uid: pod for pod, _ in repelling_pods(cache.snapshot())}
         cache.subscribe(self._observe)
 
-    def pods(self, snapshot: ClusterSnapshot) -> Iterable[RepellingPod]:
+    def of(self, snapshot: ClusterSnapshot) -> Iterable[RepellingPod]:
         """The pods of a snapshot."""
         nodes = snapshot.nodes
         if self._followed is not None:
