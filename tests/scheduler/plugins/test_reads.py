@@ -173,7 +173,7 @@ def that_matter() -> dict[tuple[str, str], tuple[Pod, Pod]]:
     """Plugin, entry -> two pods that differ in this entry alone, and of which the plugin says different things."""
     found: dict[tuple[str, str], tuple[Pod, Pod]] = {}
 
-    facts = dict.fromkeys(FACTS, frozenset())
+    facts: dict[str, Any] = dict.fromkeys(FACTS, frozenset())
     rng = random.Random(2)
     some_pods, some_nodes = pool()
     for _ in range(5_000):
