@@ -35,7 +35,7 @@ from scheduler.engine.questions import (
     classes_named,
     question_key,
 )
-from scheduler.engine.repelling import Followed, RepellingPods
+from scheduler.engine.repelling import RepellingPods
 from scheduler.framework.cycle_state import (
     CycleState,
     FilterResult,
@@ -107,9 +107,9 @@ class Engine:
         self._repelling = RepellingPods()
         self._views = NodeViews(rules_of(environment.features))
 
-    def follow(self, cache: Followed) -> None:
-        """Hear of the changes of the cache that will be asked about; cheaper than looking for them. May be repeated."""
-        self._repelling.follow(cache)
+    def follow(self, cache: ClusterReader) -> None:
+        """Look at all pods of a cache before anybody asks; decisions then look at what changed since. May be repeated."""
+        self._repelling.pods(cache.snapshot())
 
     def warm(self, snapshot: ClusterSnapshot) -> Iterator[None]:
         """Derive the views of all nodes before anybody asks, in steps between which the caller may do other things."""
