@@ -1,6 +1,7 @@
 """No pod is lost: however what works on it ends, it is bound, refused or tried again, and the sweep finds the rest."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -27,11 +28,13 @@ class SlowEngine(Engine):
         problems: what the next searches raise.
         lessons: what the next lessons raise.
         is_searched: whether a search has come to an outcome.
+        gate: searches wait for it in the thread.
     """
 
     problems: list[BaseException]
     lessons: list[BaseException]
     is_searched: bool
+    gate: threading.Event
 
     def decide(
         self, state: CycleState, max_searches: int | None = None
@@ -41,6 +44,7 @@ class SlowEngine(Engine):
         return super().decide(state, max_searches)
 
     def search(self, slow: SlowSearchError, should_stop: ShouldStop) -> Solution | Outcome:
+        self.gate.wait()
         if self.problems:
             raise self.problems.pop()
         return super().search(slow, should_stop)
@@ -53,20 +57,34 @@ class SlowEngine(Engine):
 
 
 def slow(
-    problems: list[BaseException], lessons: list[BaseException] | None = None
+    problems: list[BaseException],
+    lessons: list[BaseException] | None = None,
+    *,
+    is_held: bool = False,
 ) -> Callable[[Core], None]:
     def change(core: Core) -> None:
         core.engine.__class__ = SlowEngine
         made: Any = core.engine
         made.problems, made.lessons, made.is_searched = problems, lessons or [], False
+        made.gate = threading.Event()
+        if not is_held:
+            made.gate.set()
 
     return change
 
 
+def open_gate(it: Running) -> None:
+    engine: Any = it.core.engine
+    engine.gate.set()
+
+
 async def searched(it: Running) -> None:
-    """Let the thread and the loop come to rest."""
-    for _ in range(200):
-        await it.settled()
+    """Let the thread and the loop come to rest, however busy the machine is."""
+    async with asyncio.timeout(20.0):
+        for _ in range(3):
+            await it.settled()
+            while it.loop._owners:
+                await asyncio.sleep(0)
 
 
 def counted(it: Running, name: str) -> float:
@@ -119,12 +137,13 @@ async def test_a_search_that_always_fails_backs_off_like_any_error() -> None:
 
 
 async def test_a_pod_made_anew_while_its_search_runs_is_a_pod_of_its_own() -> None:
-    async with running(("n1", 1), change=slow([])) as it:
+    async with running(("n1", 1), change=slow([], is_held=True)) as it:
         await it.world.claim("c")
         first = await it.world.pod("p", "c")
         await it.world.settled()
         await it.world.delete(pods_path("p"))
         second = await it.world.pod("p", "c")
+        open_gate(it)
         await searched(it)
 
         assert it.loop.queue.get(await uid_of(first)) is None
@@ -133,10 +152,12 @@ async def test_a_pod_made_anew_while_its_search_runs_is_a_pod_of_its_own() -> No
 
 
 async def test_the_loop_ends_while_a_search_runs() -> None:
-    async with running(("n1", 1), change=slow([])) as it:
+    async with running(("n1", 1), change=slow([], is_held=True)) as it:
         await it.world.claim("c")
-        await it.world.pod("p", "c")
+        uid = await uid_of(await it.world.pod("p", "c"))
         await it.world.settled()
+        assert it.place(uid) is Place.IN_FLIGHT
+    open_gate(it)
 
 
 # --- binds --------------------------------------------------------------------------------------------------------------
@@ -335,15 +356,15 @@ async def test_the_sweep_leaves_alone_what_somebody_works_on() -> None:
 
 
 async def test_a_pod_that_waits_for_its_search_is_left_alone_by_the_sweep() -> None:
-    async with running(("n1", 1), change=slow([])) as it:
+    async with running(("n1", 1), change=slow([], is_held=True)) as it:
         await it.world.claim("c")
         uid = await uid_of(await it.world.pod("p", "c"))
-        engine: Any = it.core.engine
-        engine.is_searched = False
-        while it.place(uid) is not Place.IN_FLIGHT:
-            await asyncio.sleep(0)
+        await it.world.settled()
         await it.core.clock.advance(SWEEP_SECONDS + 1.0)
+        assert it.place(uid) is Place.IN_FLIGHT
+        open_gate(it)
         await searched(it)
+        await it.after(1.0)
 
         assert counted(it, "pods_recovered") == 0
         assert await it.node_of("p") == "n1"
