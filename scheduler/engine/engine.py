@@ -35,6 +35,7 @@ from scheduler.engine.questions import (
     classes_named,
     question_key,
 )
+from scheduler.engine.self_check import SAMPLE_NODES, Check, PlainAttempt, sample
 from scheduler.framework.cycle_state import (
     CycleState,
     FilterResult,
@@ -42,7 +43,7 @@ from scheduler.framework.cycle_state import (
     SlowSearchError,
 )
 from scheduler.framework.environment import Environment, ShouldStop
-from scheduler.framework.pod_info import Fact, Followed, Index
+from scheduler.framework.pod_info import Fact, Index
 from scheduler.framework.profile import Profile, Scores
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.model import ClusterReader, ClusterSnapshot, NodeInfo, Pod
@@ -95,7 +96,7 @@ class Engine:
             profile: the plugins that run; None: those of the environment's mode.
             max_answers: answers (one a question and node) to keep.
             enough_nodes: nodes that fit after which `decide` stops.
-            check_every: decisions of which one is run again plain; 0: none.
+            check_every: decisions of which one is made again from nothing, and likewise refusals; 0: none.
         """
         self.environment = environment
         self.memo: Memo[bytes, Question] = Memo(max_answers)
@@ -107,16 +108,20 @@ class Engine:
         self._check_every = check_every
         self._decisions = 0
         self._start = 0
+        self._refusals = 0
+        self._check: Check | None = None  # of a decision that waits for its end
+        self._reader: ClusterReader | None = None
         self._profile = profile or PROFILES[environment.mode]
-        self._indexes: dict[Fact[Any, Any], Index[Any]] = {
-            fact: fact.index() for fact in self._profile.facts if fact.index is not None
-        }
+        self._indexes = self._new_indexes()
         self._views = NodeViews(rules_of(environment.features))
 
-    def follow(self, cache: Followed) -> None:
-        """Hear of the changes of the cache that will be asked about; cheaper than looking for them. May be repeated."""
+    def _new_indexes(self) -> dict[Fact[Any, Any], Index[Any]]:
+        return {fact: fact.index() for fact in self._profile.facts if fact.index is not None}
+
+    def follow(self, cache: ClusterReader) -> None:
+        """Look at all pods of a cache before anybody asks; decisions then look at what changed since. May be repeated."""
         for index in self._indexes.values():
-            index.follow(cache)
+            index.of(cache.snapshot())
 
     def _gather(self, fact: Fact[Any, Any], snapshot: ClusterSnapshot) -> Any:
         index = self._indexes.get(fact)
@@ -140,6 +145,7 @@ class Engine:
 
     def pre_filter(self, pod: Pod, reader: ClusterReader) -> CycleState | Status:
         """As `cycle.pre_filter`."""
+        self._reader = reader
         state = pre_filter(pod, reader, self.environment, self._profile, self._gather)
         if isinstance(state, Status):
             return state
@@ -302,7 +308,7 @@ class Engine:
     ) -> Decision | FilterResult | None:
         """Choose a node, or say why there is none. Looks at nodes only until enough of them fit.
 
-        The nominated node is taken if it fits. Now and then the choice is run again without memory.
+        The nominated node is taken if it fits. Now and then the answer is compared with one made from nothing.
 
         Args:
             state: of the attempt.
@@ -313,53 +319,138 @@ class Engine:
             A decision, a failure, or None when it stopped without either: call again, in a new attempt. What has been
             searched is remembered, so that each call comes further.
         """
+        check, self._check = self._check, None
+        decided: Decision | FilterResult | None = None
+        if check is None or check.pod_uid != state.pod.metadata.uid:
+            decided, told = self._decided(state, max_searches)
+            if decided is None or not self._is_to_be_checked(decided):
+                return decided
+            check = self._check_of(state, decided, told)
+        if not check.go_on(is_limited=max_searches is not None):
+            self._check = check
+            return None
+        if not check.is_confirmed:
+            return self._instead_of(check, state)
+        return self._decided(state, max_searches)[0] if decided is None else decided
+
+    def _decided(
+        self, state: CycleState, max_searches: int | None
+    ) -> tuple[Decision | FilterResult | None, Mapping[str, Told]]:
+        """As `decide`, from memory; also what the nodes say that were looked at."""
         nominated = state.snapshot.nodes.get(state.pod.status.nominated_node_name)
         if nominated is not None:
             verdict = self.filter_node(state, nominated)
             if verdict.fits:
-                return Decision(nominated.name, verdict)
+                return Decision(nominated.name, verdict), {nominated.name: verdict}
         asked: Asked = state.question
         failure = asked.question.failure
         if failure is not None and failure.snapshot is state.snapshot and not state.allocated:
-            return _failed(state, failure)
+            return _failed(state, failure), failure.answers
         nodes = state.snapshot.nodes
-        order = nodes.order if isinstance(nodes, LayeredMap) else list(nodes)
-        start = self._start % len(order) if len(order) > self._enough else 0
-        in_turn = (order[place - len(order)] for place in range(start, start + len(order)))
+        start, in_turn = self._in_turn(nodes)
         told, is_cut = self._scan(state, in_turn, self._enough, max_searches)
         fitting = {name: each for name, each in told.items() if each.status is SUCCESS}
         if is_cut and (not fitting or len(nodes) <= self._enough):
-            return None
+            return None, told
         # Slowly on: the next pod finds answers that are current on all but the last of its nodes.
         leading = next((i for i, v in enumerate(told.values()) if v.status is SUCCESS), 0)
         self._start = start + max(1, leading)
         if not fitting or next(reversed(told.values())).ends_attempt:
-            return self._concluded(state, told, len(nodes), is_of_all=True)
+            return self._concluded(state, told, len(nodes), is_of_all=True), told
         name = self._best(state, fitting)
         asked.question.end_attempt()
-        decision = Decision(name, _verdict(state, fitting[name]))
-        if self._is_to_be_checked() and not self.confirms(state, name, decision.verdict):
-            plain = cycle.filter_nodes(self._plain(state))
-            chosen = cycle.select_node(state, plain.fitting)
-            return plain if chosen is None else Decision(chosen, plain.fitting[chosen])
-        return decision
+        return Decision(name, _verdict(state, fitting[name])), told
 
-    def _is_to_be_checked(self) -> bool:
-        self._decisions += 1
-        return bool(self._check_every) and self._decisions % self._check_every == 0
+    def _in_turn(self, nodes: Mapping[str, NodeInfo]) -> tuple[int, Iterable[str]]:
+        """Where to begin, and all nodes from there on."""
+        order = nodes.order if isinstance(nodes, LayeredMap) else list(nodes)
+        start = self._start % len(order) if len(order) > self._enough else 0
+        return start, (order[place - len(order)] for place in range(start, start + len(order)))
 
-    def confirms(self, state: CycleState, name: str, verdict: NodeVerdict) -> bool:
-        """Run one node again without memory; if the answer differs, all memory is dropped."""
-        plain = cycle.filter_node(self._plain(state), state.snapshot.nodes[name])
-        if _devices(plain) == _devices(verdict) and plain.fits == verdict.fits:
+    # --- is what is remembered still true? -----------------------------------------------------------------------------
+
+    def confirms(self, state: CycleState, result: FilterResult) -> bool:
+        """Compare a result of `filter_nodes` with the plain search, now and then, on some nodes.
+
+        Returns:
+            Whether it can be used. If not, all memory has been dropped: begin again.
+        """
+        if not self._is_to_be_checked(result):
             return True
-        self.mismatches += 1
-        self.memo.clear()
-        return False
+        check = self._check_of(state, result, result.verdicts, is_to_decide=False)
+        check.go_on(is_limited=False)
+        return bool(check.is_confirmed)
 
-    def _plain(self, state: CycleState) -> CycleState:
-        """The same attempt without memory, about the pod's own claims."""
-        return cycle.prepared(state)
+    def _is_to_be_checked(self, decided: "Decision | FilterResult") -> bool:
+        """Decisions and refusals are counted apart: many of one must not hide a few of the other."""
+        if isinstance(decided, FilterResult) and decided.failure is not None:
+            self._refusals += 1
+            count = self._refusals
+        else:
+            self._decisions += 1
+            count = self._decisions
+        return bool(self._check_every) and count % self._check_every == 0
+
+    def _check_of(
+        self,
+        state: CycleState,
+        decided: Decision | FilterResult,
+        told: Mapping[str, Told],
+        *,
+        is_to_decide: bool = True,
+    ) -> Check:
+        """Begin to compare an answer with the plain one.
+
+        Args:
+            state: of the attempt.
+            decided: the answer.
+            told: what nodes say that were looked at.
+            is_to_decide: whether the plain answer is wanted if they differ.
+        """
+        nodes = state.snapshot.nodes
+        names = sample(list(told), self._decisions + self._refusals)
+        if isinstance(decided, Decision):
+            names = [decided.node_name, *(name for name in names if name != decided.node_name)]
+        said = {
+            name: (_verdict(state, told[name]), _known_scores(told[name]))
+            for name in names
+            if name in nodes
+        }
+        order = list(self._in_turn(nodes)[1]) if is_to_decide else ()
+        plain = PlainAttempt(state, self._reader_of(state), self.environment)
+        return Check(plain, state, said, self._forget_all, order, self._enough)
+
+    def _reader_of(self, state: CycleState) -> ClusterReader | None:
+        """The cluster, if it is still as an attempt saw it."""
+        reader = self._reader
+        return reader if reader is not None and reader.snapshot() is state.snapshot else None
+
+    def _forget_all(self, snapshot: ClusterSnapshot) -> None:
+        self.mismatches += 1
+        snapshot.devices.slices.forget()
+        self.memo.clear()
+        self._views = NodeViews(rules_of(self.environment.features))
+        self._indexes = self._new_indexes()
+
+    def _instead_of(self, check: Check, state: CycleState) -> Decision | FilterResult | None:
+        """The plain answer, if it still holds: the cluster may have changed while it was being found."""
+        result = check.plain_result()
+        if result.failure is not None:
+            return result
+        names = check.ranked(result.fitting)
+        if check.snapshot is state.snapshot:
+            return Decision(names[0], result.fitting[names[0]])
+        nodes = state.snapshot.nodes
+        plain = PlainAttempt(state, self._reader_of(state), self.environment)
+        for _ in plain.gather():
+            pass
+        for name in names[:SAMPLE_NODES] if plain.refusal is None else ():
+            if name in nodes:
+                plain.prepare([name])
+                verdict, _ = plain.ask(nodes[name])
+                if verdict.fits:
+                    return Decision(name, verdict)
+        return None
 
     # --- searches that take long ---------------------------------------------------------------------------------------
 
@@ -511,6 +602,10 @@ def _verdict(state: CycleState, told: Told) -> NodeVerdict:
             state, told.info, verdict, verdict.allocations.values()
         )
     return verdict
+
+
+def _known_scores(told: Told) -> Scores | None:
+    return told.scores if isinstance(told, Answer) else None
 
 
 def _with_allocated(state: CycleState, node: NodeInfo, told: Told) -> NodeVerdict:

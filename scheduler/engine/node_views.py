@@ -16,7 +16,7 @@ from allocator.model.nodes import Node
 from allocator.pools import Pool, PoolRules, gather_pools
 from allocator.snapshot import PoolUsage, PreparedSlice, Snapshot
 from allocator.view import NodeView, UsageKeys, usage_of, view_of
-from scheduler.engine.seen import OLDER, Seen
+from scheduler.framework.cursor import OLDER, SnapshotCursor
 from scheduler.model import ClusterSnapshot
 
 _SPARE_VIEWS: Final = 64  # of nodes that are gone, before they are looked for
@@ -98,7 +98,7 @@ class NodeViews:
         self._views: dict[str, _Kept] = {}
         self._shared: SharedParts | None = None
         self._shared_of: Snapshot | None = None
-        self._seen = Seen()
+        self._cursor = SnapshotCursor()
         self._stale: set[str] = set()
         self._are_kept = False
         self._most_pools = _SPARE_VIEWS
@@ -122,7 +122,7 @@ class NodeViews:
             What any node may read of the snapshot.
         """
         shared = self.shared(snapshot.devices)
-        changed = self._seen.catch_up(snapshot, shared)
+        changed = self._cursor.catch_up(snapshot, shared)
         self._are_kept = changed is not OLDER
         if changed is None:
             self._stale = set(self._views)

@@ -20,7 +20,7 @@ from allocator.requests import reads_of
 from allocator.result import NewShareID
 from allocator.view import NodeView, Reads, ViewKey
 from scheduler.engine.answers import Answer, Found, Told
-from scheduler.engine.seen import OLDER, Seen
+from scheduler.framework.cursor import OLDER, SnapshotCursor
 from scheduler.framework.cycle_state import CycleState, NodeVerdict
 from scheduler.framework.pod_info import PodInfo
 from scheduler.framework.status import SUCCESS, Status
@@ -158,7 +158,7 @@ class Question:
     """
 
     __slots__ = (
-        "_seen",
+        "_cursor",
         "answers",
         "classes",
         "ending",
@@ -199,7 +199,7 @@ class Question:
         self.slow: set[str] = set()
         self.failure: Failure | None = None
         self.weight = 1
-        self._seen = Seen()
+        self._cursor = SnapshotCursor()
 
     def catch_up(self, snapshot: ClusterSnapshot, shared: object) -> bool:
         """Learn which answers may be old by now.
@@ -211,7 +211,7 @@ class Question:
         Returns:
             Whether `answers` but for `stale` are those of the snapshot. False: it is older than the answers.
         """
-        changed = self._seen.catch_up(snapshot, shared)
+        changed = self._cursor.catch_up(snapshot, shared)
         if changed is OLDER:
             return False
         if changed is None:

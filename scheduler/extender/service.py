@@ -179,10 +179,11 @@ class ExtenderService:
         """
         names = args.node_names
 
-        def decide(state: CycleState) -> tuple[CycleState, FilterResult | None]:
+        def decide(state: CycleState) -> tuple[CycleState, FilterResult | None] | None:
             if not _needs_devices(state):
                 return state, None
-            return state, self._engine.filter_nodes(state, names)
+            result = self._confirmed(state, names)
+            return None if result is None else (state, result)
 
         if len(names) > SLICE_NODES:
             state = self._engine.pre_filter(args.pod, self._cache)
@@ -191,6 +192,11 @@ class ExtenderService:
                 if self._holds is None or self._cache.snapshot() is state.snapshot:
                     return state, result
         return await self._up_to_date(args.pod, names, decide)
+
+    def _confirmed(self, state: CycleState, names: Sequence[str]) -> FilterResult | None:
+        """What the nodes say; None if that turned out to be wrong, and all that was remembered is dropped."""
+        result = self._engine.filter_nodes(state, names)
+        return result if self._engine.confirms(state, result) else None
 
     async def _in_slices(self, state: CycleState, names: Sequence[str]) -> FilterResult:
         """Look at the nodes of one snapshot, slice by slice: allocated claims are looked at afresh on every node.
@@ -210,12 +216,17 @@ class ExtenderService:
         return cycle.conclude(verdicts, total=len(names))
 
     async def _up_to_date(
-        self, pod: Pod, names: Sequence[str], decide: Callable[[CycleState], _T]
+        self, pod: Pod, names: Sequence[str], decide: Callable[[CycleState], _T | None]
     ) -> _T | Status:
         """Decide on the current state, with no await in between, once there is hardly anything left to search.
 
         What may take long is done before, in steps between which the event loop has its turn; each step begins with the
         cluster as it is then, and what has been found out is remembered.
+
+        Args:
+            pod: whom.
+            names: of the nodes.
+            decide: makes the answer; None: what was remembered is wrong and has been dropped, begin again.
 
         Raises:
             ServiceError: the time is over.
@@ -230,7 +241,10 @@ class ExtenderService:
                 # A pool that all nodes share may change in every step: then the rest is done at once, come what may.
                 is_last = steps >= MOST_STEPS or not _needs_devices(state)
                 if is_last or self._refresh(state, names):
-                    return decide(state)
+                    decided = decide(state)
+                    if decided is not None:
+                        return decided
+                    steps = 0
             except SlowSearchError as slow:
                 await self._search(slow, deadline)
                 continue
@@ -347,10 +361,11 @@ class ExtenderService:
         """
         names = list(args.victims)
 
-        def decide(state: CycleState) -> Sequence[str]:
+        def decide(state: CycleState) -> Sequence[str] | None:
             if not _needs_devices(state):
                 return names
-            return self._engine.filter_nodes(state, names).feasible
+            result = self._confirmed(state, names)
+            return None if result is None else result.feasible
 
         fitting = await self._up_to_date(args.pod, names, decide)
         if isinstance(fitting, Status):

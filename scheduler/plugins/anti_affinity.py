@@ -1,11 +1,12 @@
 """The required anti-affinity terms of pods, and the pods that run and have some."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any, Final
 
 from scheduler.model import ClusterSnapshot, NodeInfo, Pod
 
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PODS_AT_ONCE: Final = 1_000  # looked at in one step
 RepellingPod = tuple[Pod, Mapping[str, str]]
 """A running pod with anti-affinity, and the labels of its node."""
 
@@ -28,3 +29,18 @@ def repelling_on(node: NodeInfo) -> list[RepellingPod]:
 def repelling_pods(snapshot: ClusterSnapshot) -> list[RepellingPod]:
     """All such pods. O(pods of the cluster)."""
     return [each for node in snapshot.nodes.values() for each in repelling_on(node)]
+
+
+def repelling_pods_in_steps(
+    snapshot: ClusterSnapshot,
+) -> Generator[None, None, list[RepellingPod]]:
+    """The same, in steps."""
+    found: list[RepellingPod] = []
+    looked_at = 0
+    for node in snapshot.nodes.values():
+        found += repelling_on(node)
+        looked_at += 1 + len(node.pods)
+        if looked_at >= _PODS_AT_ONCE:
+            looked_at = 0
+            yield
+    return found

@@ -16,7 +16,12 @@ from scheduler.framework.plugin import Plugin, Reads
 from scheduler.framework.pod_info import Fact, PodInfo
 from scheduler.framework.status import SUCCESS, Status, unschedulable
 from scheduler.model import NodeInfo, Pod
-from scheduler.plugins.anti_affinity import RepellingPod, repelling_pods, required_terms
+from scheduler.plugins.anti_affinity import (
+    RepellingPod,
+    repelling_pods,
+    repelling_pods_in_steps,
+    required_terms,
+)
 from scheduler.plugins.repelling import RepellingPods
 
 NAME: Final = "InterPodAffinity"
@@ -43,6 +48,7 @@ REPELLED_FROM: Final = Fact(
     gather=repelling_pods,
     look_up=repelled_from,
     index=RepellingPods,
+    gather_in_steps=repelling_pods_in_steps,
 )
 
 

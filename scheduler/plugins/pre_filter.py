@@ -14,7 +14,11 @@ _LONG_VERSION: Final = 20  # digits; the API server's have 64 bits
 
 
 def pre_filter(
-    pod: Pod, reader: ClusterReader, environment: Environment, profile: Profile, gather: Gather
+    pod: Pod,
+    reader: ClusterReader,
+    environment: Environment,
+    profile: Profile,
+    gather: Gather | None,
 ) -> CycleState | Status:
     """Gather what one attempt needs; the claims are not prepared for the search yet.
 
@@ -23,7 +27,7 @@ def pre_filter(
         reader: the cache.
         environment: settings and collaborators.
         profile: the plugins that run.
-        gather: what facts need of the cluster.
+        gather: what facts need of the cluster; None: the caller looks them up.
 
     Returns:
         The state for all later steps, or why no node can do: a refusal (the pod waits for an event) or an error
@@ -40,7 +44,7 @@ def pre_filter(
     if problem is not None:
         return problem
     snapshot = reader.snapshot()
-    facts = profile.look_up(pod, snapshot, gather)
+    facts = {} if gather is None else profile.look_up(pod, snapshot, gather)
     return CycleState(
         pod=pod,
         info=PodInfo(pod, environment.features, facts),

@@ -19,6 +19,7 @@ from allocator.snapshot import Snapshot
 from scheduler import cycle
 from scheduler.cache import cluster as cluster_module
 from scheduler.cache.changes import ChangeLog
+from scheduler.cache.cluster import ClusterCache
 from scheduler.cache.nodes import NodeIndex
 from scheduler.engine import Decision, Engine, node_views
 from scheduler.engine.answers import Answer, Verdicts
@@ -386,9 +387,11 @@ def summed_up(result: FilterResult) -> Any:
     )
 
 
-def differences(engine: Engine, waiting: Pod, world: World) -> list[str]:
-    """Where memory and plain search disagree."""
-    plain_state = cycle.pre_filter(waiting, world.cache, engine.environment)
+def differences(
+    engine: Engine, waiting: Pod, world: World, plainly: ClusterCache | None = None
+) -> list[str]:
+    """Where memory and plain search, on the same cache or another one, disagree."""
+    plain_state = cycle.pre_filter(waiting, plainly or world.cache, engine.environment)
     state = engine.pre_filter(waiting, world.cache)
     if isinstance(plain_state, Status) or isinstance(state, Status):
         same = isinstance(plain_state, Status) and isinstance(state, Status)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from scheduler import cycle
 from scheduler.cache.changes import ChangeLog
 from scheduler.clock import SystemClock
 from scheduler.engine import Engine
@@ -121,7 +120,7 @@ async def test_what_changes_between_two_steps_is_in_the_answer(
     other = next(each for each in here.cache.pods() if each.metadata.name == "q")
     state = engine.pre_filter(other, here.cache)
     assert isinstance(state, CycleState)
-    verdict = cycle.filter_node(engine._plain(state), state.snapshot.nodes[NODES[0]])
+    verdict = engine.filter_node(state, state.snapshot.nodes[NODES[0]])
     claims = {claim.metadata.uid: claim for claim in state.unallocated}
     here.cache.hold("q", {uid: (claims[uid], each) for uid, each in verdict.allocations.items()})
     assert not asked.done()
