@@ -11,8 +11,7 @@ from typing import Final
 from allocator.outcome import Outcome, Reason, ReasonKind
 from allocator.search import Solution
 from scheduler.clock import Clock
-from scheduler.engine import Engine
-from scheduler.framework.cycle_state import SlowSearchError
+from scheduler.engine import Engine, LongSearch
 from scheduler.framework.status import error
 
 STALL_SECONDS: Final = 0.02
@@ -71,7 +70,7 @@ class SearchWorker:
         self._turn = asyncio.Lock()
         self._is_closing = False
 
-    async def search(self, slow: SlowSearchError, seconds: float) -> float:
+    async def search(self, slow: LongSearch, seconds: float) -> float:
         """Run a search and remember its outcome.
 
         Args:
@@ -113,7 +112,7 @@ class SearchWorker:
     def _run(
         self,
         one: _Search,
-        slow: SlowSearchError,
+        slow: LongSearch,
         seconds: float,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
@@ -135,7 +134,7 @@ class SearchWorker:
                 loop.call_soon_threadsafe(self._learn, one, slow, outcome)
         one.took = self._clock.monotonic() - began
 
-    def _learn(self, one: _Search, slow: SlowSearchError, outcome: Solution | Outcome) -> None:
+    def _learn(self, one: _Search, slow: LongSearch, outcome: Solution | Outcome) -> None:
         try:
             self._engine.learn(slow, outcome)
         except Exception as problem:  # noqa: BLE001  # as above

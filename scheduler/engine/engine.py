@@ -9,43 +9,35 @@ any has to be searched for it.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any, Final
 
 from allocator.allocate import broken_node_selector
 from allocator.cel import Compiler
 from allocator.memo import Memo
 from allocator.model.nodes import NodeSelectorError
-from allocator.outcome import Allocated, Outcome
+from allocator.outcome import Outcome, Reason, ReasonKind
 from allocator.pools import gather_pools
 from allocator.requests import rules_of
 from allocator.search import Solution
 from scheduler import cycle
 from scheduler.cache.layered import LayeredMap
-from scheduler.cycle import Refusals
-from scheduler.engine.answers import Answer, Told, Verdicts
-from scheduler.engine.attempt import Attempt
+from scheduler.conclusion import Refusals, count_refusals, sum_up
+from scheduler.engine.answers import UNKNOWN, Answer
+from scheduler.engine.attempt import Attempt, LongSearch, attempt_of
+from scheduler.engine.node_answers import NodeAnswers, Walk
 from scheduler.engine.node_views import NodeViews
-from scheduler.engine.questions import (
-    Asked,
-    Failure,
-    Question,
-    anonymous,
-    classes_named,
-    question_key,
-)
-from scheduler.engine.self_check import SAMPLE_NODES, Check, PlainAttempt, sample
-from scheduler.framework.cycle_state import (
-    CycleState,
-    FilterResult,
-    NodeVerdict,
-    SlowSearchError,
-)
+from scheduler.engine.questions import NoNodeFits, Question, classes_named, question_key
+from scheduler.engine.results import SharedResult, failed_result, fitting_result
+from scheduler.engine.scores import scores_of
+from scheduler.engine.self_check import Check, PlainAttempt, said_by
+from scheduler.engine.words import anonymous
+from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict
 from scheduler.framework.environment import Environment, ShouldStop
+from scheduler.framework.plan import Plan, plan_of
 from scheduler.framework.pod_info import Fact, Index
 from scheduler.framework.profile import Profile, Scores
-from scheduler.framework.status import SUCCESS, Status
+from scheduler.framework.status import SUCCESS, Status, error
 from scheduler.model import ClusterReader, ClusterSnapshot, NodeInfo, Pod
 from scheduler.plugins import PROFILES, dynamic_resources
 from scheduler.plugins.pre_filter import pre_filter
@@ -53,19 +45,13 @@ from scheduler.plugins.pre_filter import pre_filter
 MAX_ANSWERS: Final = 100_000
 ENOUGH_NODES: Final = 100
 CHECK_EVERY: Final = 1000
-LOOKS_PER_SEARCH: Final = 16  # that take about as long
-_FEW: Final = 16
 _WARM_NODES: Final = 100  # whose views are derived between two turns of the event loop
-# Strategies whose score is a function of the view.
-_OF_THE_VIEW: Final = frozenset({"MostAllocated", "LeastAllocated", "None"})
 
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A node for a pod, with the allocations that go with it."""
-
-    node_name: str
-    verdict: NodeVerdict
+NODE_NOT_KNOWN: Final = error(
+    Reason(kind=ReasonKind.NOT_READY, message="the node is not known (yet)")
+)
+Decided = Plan | FilterResult
+"""A plan, or why no node can do."""
 
 
 class Engine:
@@ -143,233 +129,245 @@ class Engine:
         """Answers that needed no search."""
         return self.looked_up - self.searches
 
-    def pre_filter(self, pod: Pod, reader: ClusterReader) -> CycleState | Status:
-        """As `cycle.pre_filter`."""
+    def pre_filter(self, pod: Pod, reader: ClusterReader) -> Attempt | Status:
+        """Begin an attempt, or say why no node can do; as `cycle.pre_filter`."""
         self._reader = reader
         state = pre_filter(pod, reader, self.environment, self._profile, self._gather)
-        if isinstance(state, Status):
-            return state
-        question = self._question(state)
-        asked = Asked(question, state.unallocated, self.environment.new_share_id)
-        return replace(state, info=question.info, prepared=question.prepared, question=asked)
+        return state if isinstance(state, Status) else attempt_of(state, self._question(state))
 
-    def filter_node(self, state: CycleState, node: NodeInfo) -> NodeVerdict:
-        """As `cycle.filter_node`."""
-        attempt = Attempt(state, self._views)
-        self.looked_up += 1
-        try:
-            told: Told = attempt.answer(node)
-        finally:
-            self._account(attempt, state)
-        if state.allocated:
-            told = _with_allocated(state, node, told)
+    # --- some nodes ---------------------------------------------------------------------------------------------------
+
+    def filter_node(self, attempt: Attempt, node: NodeInfo) -> NodeVerdict | LongSearch:
+        """As `cycle.filter_node`; or what has to be searched first."""
+        walk = self._walk(attempt, (node.name,))
+        if walk.long_search is not None:
+            return walk.long_search
+        verdict = attempt.verdict(walk.answers[node.name])
         attempt.question.end_attempt()
-        return _verdict(state, told)
+        return verdict
 
-    def stale(self, state: CycleState, names: Sequence[str]) -> list[str]:
-        """Those of some nodes that `filter_nodes` would have to look at."""
-        attempt = Attempt(state, self._views)
-        return self._old(attempt.question, names) if attempt.are_kept else []
+    def filter_nodes(
+        self, attempt: Attempt, names: Iterable[str] | None = None
+    ) -> SharedResult | LongSearch:
+        """As `cycle.filter_nodes`: all nodes, or those named, in order; or what has to be searched first.
 
-    def refresh(self, state: CycleState, names: Iterable[str]) -> bool:
-        """Look at some nodes, so that `filter_nodes` has less to do, also for attempts that come later.
-
-        Returns:
-            Whether there is any use in looking at others: an error may have ended the attempt.
-
-        Raises:
-            SlowSearchError: one search takes too long; what has been done is remembered.
+        What has been found out is remembered either way.
         """
-        attempt = Attempt(state, self._views)
-        names = list(names)
-        try:
-            is_worth_more = self._refresh(attempt, state.snapshot.nodes, names)
-        finally:
-            self._account(attempt, state)
-        if attempt.are_kept and not state.allocated:
-            self._score(attempt.question, state, names)
-        return is_worth_more
-
-    @staticmethod
-    def _score(question: Question, state: CycleState, names: Iterable[str]) -> None:
-        """Score nodes that fit ahead of being asked to: where all differ, scoring all at once would take too long."""
-        for name in names:
-            answer = question.answers.get(name)
-            if answer is not None and answer.status is SUCCESS and name not in question.stale:
-                _raw_scores(state, state.snapshot.nodes[name], answer)
-
-    def filter_nodes(self, state: CycleState, names: Iterable[str] | None = None) -> FilterResult:
-        """As `cycle.filter_nodes`: all nodes, or those named, in order.
-
-        Raises:
-            SlowSearchError: one search takes too long; what has been done is remembered.
-        """
-        nodes = state.snapshot.nodes
-        names = list(nodes if names is None else names)
-        attempt = Attempt(state, self._views)
+        names = list(attempt.snapshot.nodes if names is None else names)
+        answers = NodeAnswers(attempt, self._views)
         question = attempt.question
-        if not attempt.are_kept or state.allocated:
-            return self._filter_in_turn(state, names)
-        try:
-            self._refresh(attempt, nodes, self._old(question, names))
-        finally:
-            self._account(attempt, state)
+        if not answers.are_kept or attempt.allocated:
+            return self._filter_in_turn(attempt, names)
+        long_search = self._walk_with(answers, attempt, answers.old(names)).long_search
+        if long_search is not None:
+            return long_search
         if question.ending:
-            return self._filter_in_turn(state, names)
+            return self._filter_in_turn(attempt, names)
         self.looked_up += len(names)
+        return self._of_known(attempt, names)
+
+    def _of_known(self, attempt: Attempt, names: Sequence[str]) -> SharedResult:
+        """What nodes say whose answers are all current, and of which none ends the attempt."""
+        question = attempt.question
         fits = question.fitting
         fitting = names if fits.issuperset(names) else [name for name in names if name in fits]
-        answers: dict[str, Told] = dict(question.answers)
+        answers = dict(question.answers)
         if not fitting:
-            told = {name: answers.get(name, cycle.UNKNOWN_NODE) for name in names}
-            return self._concluded(state, told, len(names))
+            said = {name: answers.get(name, UNKNOWN) for name in names}
+            return self._concluded(attempt, said, len(names))
         refusals: Refusals = ()
         if len(fitting) < len(names):
             refused = [name for name in names if name not in fits]
-            refusals = cycle.count_refusals(answers.get(n, cycle.UNKNOWN_NODE) for n in refused)
+            refusals = count_refusals(answers.get(name, UNKNOWN) for name in refused)
         question.end_attempt()
-        return _result(state, names, answers, len(names), fitting, refusals)
+        return fitting_result(attempt, names, answers, len(names), fitting, refusals)
 
-    @staticmethod
-    def _refresh(attempt: Attempt, nodes: Mapping[str, NodeInfo], names: Iterable[str]) -> bool:
-        """Look at nodes whose answers are old, until one ends the attempt."""
-        question = attempt.question
-        for name in names:
-            if name not in question.stale:
-                continue
-            node = nodes.get(name)
-            if node is None:
-                question.forget(name)
-                question.stale.discard(name)
-            elif attempt.look(node).ends_attempt:
-                return False
-        return True
+    def _filter_in_turn(self, attempt: Attempt, names: Sequence[str]) -> SharedResult | LongSearch:
+        walk = self._walk(attempt, names)
+        return walk.long_search or self._concluded(attempt, walk.answers, len(names))
 
-    def _filter_in_turn(self, state: CycleState, names: Sequence[str]) -> FilterResult:
-        told, _ = self._scan(state, names, len(names) + 1, None)
-        return self._concluded(state, told, len(names))
+    def stale(self, attempt: Attempt, names: Sequence[str]) -> list[str]:
+        """Those of some nodes that `filter_nodes` would have to look at."""
+        answers = NodeAnswers(attempt, self._views)
+        return answers.old(names) if answers.are_kept else []
+
+    def refresh(self, attempt: Attempt, names: Sequence[str]) -> bool | LongSearch:
+        """Look at some nodes, so that `filter_nodes` has less to do, also for attempts that come later.
+
+        Returns:
+            Whether there is any use in looking at others: an error may have ended the attempt. Or what has to be searched
+            first; what has been done is remembered.
+        """
+        # What the pod's own allocated claims make of a node is for this pod alone, and asked later.
+        asking = replace(attempt, allocated=()) if attempt.allocated else attempt
+        answers = NodeAnswers(asking, self._views)
+        walk = self._walk_with(answers, asking, names)
+        if answers.are_kept and not attempt.allocated:
+            # Ahead of being asked to: where all nodes differ, scoring all at once would take too long.
+            for answer in walk.answers.values():
+                if answer.status is SUCCESS:
+                    scores_of(attempt, answer)
+        if walk.long_search is not None:
+            return walk.long_search
+        return not any(answer.ends_attempt for answer in walk.answers.values())
 
     def score_groups(
-        self, state: CycleState, names: Sequence[str]
-    ) -> list[tuple[int, Sequence[str]]]:
+        self, attempt: Attempt, names: Sequence[str]
+    ) -> list[tuple[int, Sequence[str]]] | LongSearch:
         """The nodes that fit, by score as `cycle.score_nodes` has it; one score may come several times.
 
         Equal nodes share the object that holds their scores, so a node costs a lookup.
         """
-        attempt = Attempt(state, self._views)
-        question = attempt.question
+        answers = NodeAnswers(attempt, self._views)
+        said: Mapping[str, Answer] = attempt.question.answers
+        if attempt.allocated or not answers.are_kept or answers.old(names):
+            walk = self._walk_with(answers, attempt, names, ends=False)
+            if walk.long_search is not None:
+                return walk.long_search
+            said = walk.answers
         groups: dict[int, list[str]] = {}
         raw: dict[int, Scores] = {}
-        try:
-            if state.allocated or not attempt.are_kept or self._old(question, names):
-                told = self._scored_in_turn(attempt, state, names)
+        for name in names:
+            answer = said.get(name)
+            if answer is None or answer.status is not SUCCESS:
+                continue
+            scores = answer.scores or scores_of(attempt, answer)
+            group = groups.get(id(scores))
+            if group is None:
+                raw[id(scores)] = scores  # kept, so that nothing else gets its address
+                groups[id(scores)] = [name]
             else:
-                told = map(question.answers.get, names)
-            for name, answer in zip(names, told, strict=True):
-                if answer is None or answer.status is not SUCCESS:
-                    continue
-                scores = answer.scores if answer.__class__ is Answer else None
-                if scores is None:
-                    scores = _raw_scores(state, state.snapshot.nodes[name], answer)
-                group = groups.get(id(scores))
-                if group is None:
-                    raw[id(scores)] = scores  # kept, so that nothing else gets its address
-                    groups[id(scores)] = [name]
-                else:
-                    group.append(name)
-        finally:
-            self._account(attempt, state)
-        question.end_attempt()
+                group.append(name)
+        attempt.question.end_attempt()
         scaled = self._profile.scaled(raw)
         return [(scaled[key], group) for key, group in groups.items()]
 
-    @staticmethod
-    def _scored_in_turn(
-        attempt: Attempt, state: CycleState, names: Iterable[str]
-    ) -> Iterator[Told | None]:
-        for name in names:
-            node = state.snapshot.nodes.get(name)
-            if node is None:
-                yield None
-            else:
-                told = attempt.answer(node)
-                yield _with_allocated(state, node, told) if state.allocated else told
+    # --- one node of many ---------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _old(question: Question, names: Sequence[str]) -> list[str]:
-        """The nodes to look at again before those named can be told of. Looking at a few others is cheaper than choosing."""
-        stale = question.stale
-        if len(stale) <= _FEW and question.slow.isdisjoint(stale):
-            return list(stale)
-        return [name for name in names if name in stale]
+    def best(self, attempt: Attempt, result: SharedResult) -> Plan:
+        """The plan for the best node that fits; among equals the first, as `cycle.select_node`."""
+        name = self._best(attempt, {name: result.answers[name] for name in result.fitting})
+        return plan_of(attempt, name, result.fitting[name])
 
     def decide(
-        self, state: CycleState, max_searches: int | None = None
-    ) -> Decision | FilterResult | None:
+        self, attempt: Attempt, max_searches: int | None = None
+    ) -> Decided | LongSearch | None:
         """Choose a node, or say why there is none. Looks at nodes only until enough of them fit.
 
         The nominated node is taken if it fits. Now and then the answer is compared with one made from nothing.
 
         Args:
-            state: of the attempt.
+            attempt: of the pod.
             max_searches: after so many searches, or the work of so many, take the best node found, or stop; None: no
                 limit.
 
         Returns:
-            A decision, a failure, or None when it stopped without either: call again, in a new attempt. What has been
-            searched is remembered, so that each call comes further.
+            A plan, a failure, what has to be searched first, or None when it stopped without any of these: call again, in
+            a new attempt. What has been searched is remembered, so that each call comes further.
         """
         check, self._check = self._check, None
-        decided: Decision | FilterResult | None = None
-        if check is None or check.pod_uid != state.pod.metadata.uid:
-            decided, told = self._decided(state, max_searches)
-            if decided is None or not self._is_to_be_checked(decided):
+        decided: Decided | LongSearch | None = None
+        if check is None or check.pod_uid != attempt.pod.metadata.uid:
+            decided, answers = self._decided(attempt, max_searches)
+            if not isinstance(decided, Plan | FilterResult) or not self._is_to_be_checked(decided):
                 return decided
-            check = self._check_of(state, decided, told)
+            check = self._check_of(attempt, decided, answers, self._in_turn(attempt)[1])
         if not check.go_on(is_limited=max_searches is not None):
             self._check = check
             return None
         if not check.is_confirmed:
-            return self._instead_of(check, state)
-        return self._decided(state, max_searches)[0] if decided is None else decided
+            return check.plain_plan(attempt, self._reader_of(attempt))
+        return self._decided(attempt, max_searches)[0] if decided is None else decided
 
     def _decided(
-        self, state: CycleState, max_searches: int | None
-    ) -> tuple[Decision | FilterResult | None, Mapping[str, Told]]:
+        self, attempt: Attempt, max_searches: int | None
+    ) -> tuple[Decided | LongSearch | None, Mapping[str, Answer]]:
         """As `decide`, from memory; also what the nodes say that were looked at."""
-        nominated = state.snapshot.nodes.get(state.pod.status.nominated_node_name)
+        nominated = self._nominated(attempt)
         if nominated is not None:
-            verdict = self.filter_node(state, nominated)
-            if verdict.fits:
-                return Decision(nominated.name, verdict), {nominated.name: verdict}
-        asked: Asked = state.question
-        failure = asked.question.failure
-        if failure is not None and failure.snapshot is state.snapshot and not state.allocated:
-            return _failed(state, failure), failure.answers
-        nodes = state.snapshot.nodes
-        start, in_turn = self._in_turn(nodes)
-        told, is_cut = self._scan(state, in_turn, self._enough, max_searches)
-        fitting = {name: each for name, each in told.items() if each.status is SUCCESS}
-        if is_cut and (not fitting or len(nodes) <= self._enough):
-            return None, told
+            return nominated
+        failure = attempt.question.failure
+        if failure is not None and failure.snapshot is attempt.snapshot and not attempt.allocated:
+            return failed_result(attempt, failure), failure.answers
+        total = len(attempt.snapshot.nodes)
+        start, in_turn = self._in_turn(attempt)
+        walk = self._walk(attempt, in_turn, self._enough, max_searches)
+        if walk.long_search is not None:
+            return walk.long_search, walk.answers
+        if walk.is_cut and (not walk.fitting or total <= self._enough):
+            return None, walk.answers
         # Slowly on: the next pod finds answers that are current on all but the last of its nodes.
-        leading = next((i for i, v in enumerate(told.values()) if v.status is SUCCESS), 0)
-        self._start = start + max(1, leading)
-        if not fitting or next(reversed(told.values())).ends_attempt:
-            return self._concluded(state, told, len(nodes), is_of_all=True), told
-        name = self._best(state, fitting)
-        asked.question.end_attempt()
-        return Decision(name, _verdict(state, fitting[name])), told
+        self._start = start + max(1, walk.leading_refusals)
+        if not walk.fitting or walk.is_ended:
+            result = self._concluded(attempt, walk.answers, total, is_of_all=True)
+            return result, walk.answers
+        name = self._best(
+            attempt, {name: each for name, each in walk.answers.items() if each.status is SUCCESS}
+        )
+        attempt.question.end_attempt()
+        return plan_of(attempt, name, attempt.verdict(walk.answers[name])), walk.answers
 
-    def _in_turn(self, nodes: Mapping[str, NodeInfo]) -> tuple[int, Iterable[str]]:
+    def _nominated(self, attempt: Attempt) -> tuple[Plan | LongSearch, Mapping[str, Answer]] | None:
+        """The same for the node that was nominated for the pod; None: there is none, or it does not fit."""
+        node = attempt.snapshot.nodes.get(attempt.pod.status.nominated_node_name)
+        if node is None:
+            return None
+        verdict = self.filter_node(attempt, node)
+        if isinstance(verdict, LongSearch):
+            return verdict, {}
+        if not verdict.fits:
+            return None
+        return plan_of(attempt, node.name, verdict), {node.name: Answer(node, verdict=verdict)}
+
+    def _in_turn(self, attempt: Attempt) -> tuple[int, Iterable[str]]:
         """Where to begin, and all nodes from there on."""
+        nodes = attempt.snapshot.nodes
         order = nodes.order if isinstance(nodes, LayeredMap) else list(nodes)
         start = self._start % len(order) if len(order) > self._enough else 0
         return start, (order[place - len(order)] for place in range(start, start + len(order)))
 
-    # --- is what is remembered still true? -----------------------------------------------------------------------------
+    def _best(self, attempt: Attempt, fitting: Mapping[str, Answer]) -> str:
+        """The best of some nodes that fit, as `cycle.select_node`; equal scores are weighed once."""
+        first: dict[Scores, str] = {}
+        for name, answer in fitting.items():
+            first.setdefault(answer.scores or scores_of(attempt, answer), name)
+        weighed = self._profile.weigh(first)
+        return first[max(first, key=weighed.__getitem__)]
 
-    def confirms(self, state: CycleState, result: FilterResult) -> bool:
+    def place(
+        self, pod: Pod, reader: ClusterReader, node_name: str, *, from_memory: bool
+    ) -> Plan | Status | LongSearch:
+        """The plan to put a pod on a node that somebody else has chosen, or why not.
+
+        Args:
+            pod: whom.
+            reader: the cache.
+            node_name: where.
+            from_memory: false: nothing that is remembered is believed; the search is made again if it does not take long.
+        """
+        state = (
+            self.pre_filter(pod, reader)
+            if from_memory
+            else cycle.pre_filter(pod, reader, self.environment, self._profile)
+        )
+        if isinstance(state, Status):
+            return state
+        node = state.snapshot.nodes.get(node_name)
+        if node is None:
+            return NODE_NOT_KNOWN
+        if isinstance(state, Attempt):
+            verdict = self.filter_node(state, node)
+            if isinstance(verdict, LongSearch):
+                return verdict
+        else:
+            verdict = cycle.filter_node(state, node)
+            if self.environment.hands_over_searches and verdict.is_of_time:
+                return self.place(pod, reader, node_name, from_memory=True)
+        return plan_of(state, node_name, verdict) if verdict.fits else verdict.status
+
+    # --- is what is remembered still true? ----------------------------------------------------------------------------
+
+    def confirms(self, attempt: Attempt, result: SharedResult) -> bool:
         """Compare a result of `filter_nodes` with the plain search, now and then, on some nodes.
 
         Returns:
@@ -377,11 +375,12 @@ class Engine:
         """
         if not self._is_to_be_checked(result):
             return True
-        check = self._check_of(state, result, result.verdicts, is_to_decide=False)
+        said = {name: result.answers.get(name, UNKNOWN) for name in result.verdicts}
+        check = self._check_of(attempt, result, said, ())
         check.go_on(is_limited=False)
         return bool(check.is_confirmed)
 
-    def _is_to_be_checked(self, decided: "Decision | FilterResult") -> bool:
+    def _is_to_be_checked(self, decided: Decided) -> bool:
         """Decisions and refusals are counted apart: many of one must not hide a few of the other."""
         if isinstance(decided, FilterResult) and decided.failure is not None:
             self._refusals += 1
@@ -393,37 +392,28 @@ class Engine:
 
     def _check_of(
         self,
-        state: CycleState,
-        decided: Decision | FilterResult,
-        told: Mapping[str, Told],
-        *,
-        is_to_decide: bool = True,
+        attempt: Attempt,
+        decided: Decided,
+        answers: Mapping[str, Answer],
+        order: Iterable[str],
     ) -> Check:
         """Begin to compare an answer with the plain one.
 
         Args:
-            state: of the attempt.
+            attempt: of the pod.
             decided: the answer.
-            told: what nodes say that were looked at.
-            is_to_decide: whether the plain answer is wanted if they differ.
+            answers: of the nodes that were looked at.
+            order: all nodes, in the order in which to decide if they differ; none: no decision is wanted.
         """
-        nodes = state.snapshot.nodes
-        names = sample(list(told), self._decisions + self._refusals)
-        if isinstance(decided, Decision):
-            names = [decided.node_name, *(name for name in names if name != decided.node_name)]
-        said = {
-            name: (_verdict(state, told[name]), _known_scores(told[name]))
-            for name in names
-            if name in nodes
-        }
-        order = list(self._in_turn(nodes)[1]) if is_to_decide else ()
-        plain = PlainAttempt(state, self._reader_of(state), self.environment)
-        return Check(plain, state, said, self._forget_all, order, self._enough)
+        chosen = decided.node_name if isinstance(decided, Plan) else ""
+        said = said_by(attempt, answers, chosen, self._decisions + self._refusals)
+        plain = PlainAttempt(attempt, self._reader_of(attempt), self.environment)
+        return Check(plain, attempt, said, self._forget_all, list(order), self._enough)
 
-    def _reader_of(self, state: CycleState) -> ClusterReader | None:
+    def _reader_of(self, attempt: Attempt) -> ClusterReader | None:
         """The cluster, if it is still as an attempt saw it."""
         reader = self._reader
-        return reader if reader is not None and reader.snapshot() is state.snapshot else None
+        return reader if reader is not None and reader.snapshot() is attempt.snapshot else None
 
     def _forget_all(self, snapshot: ClusterSnapshot) -> None:
         self.mismatches += 1
@@ -432,51 +422,32 @@ class Engine:
         self._views = NodeViews(rules_of(self.environment.features))
         self._indexes = self._new_indexes()
 
-    def _instead_of(self, check: Check, state: CycleState) -> Decision | FilterResult | None:
-        """The plain answer, if it still holds: the cluster may have changed while it was being found."""
-        result = check.plain_result()
-        if result.failure is not None:
-            return result
-        names = check.ranked(result.fitting)
-        if check.snapshot is state.snapshot:
-            return Decision(names[0], result.fitting[names[0]])
-        nodes = state.snapshot.nodes
-        plain = PlainAttempt(state, self._reader_of(state), self.environment)
-        for _ in plain.gather():
-            pass
-        for name in names[:SAMPLE_NODES] if plain.refusal is None else ():
-            if name in nodes:
-                plain.prepare([name])
-                verdict, _ = plain.ask(nodes[name])
-                if verdict.fits:
-                    return Decision(name, verdict)
-        return None
+    # --- searches that take long --------------------------------------------------------------------------------------
 
-    # --- searches that take long ---------------------------------------------------------------------------------------
-
-    def search(self, slow: SlowSearchError, should_stop: ShouldStop) -> Solution | Outcome:
+    def search(self, slow: LongSearch, should_stop: ShouldStop) -> Solution | Outcome:
         """Run one search to its end. May run in a thread: it reads immutable objects and touches no memory.
 
         Args:
             slow: which search.
             should_stop: says when to give up.
         """
-        state = slow.state
-        devices = state.snapshot.devices
-        node = state.snapshot.nodes[slow.node_name].for_allocator
+        attempt = slow.attempt
+        devices = attempt.snapshot.devices
+        node = attempt.snapshot.nodes[slow.node_name].for_allocator
         environment = replace(self.environment, cel=Compiler(), start_deadline=lambda: should_stop)
-        prepared = dynamic_resources.prepare(anonymous(state.unallocated), devices, environment)
+        claims = anonymous(attempt.unallocated)
+        prepared = dynamic_resources.prepare(claims, devices, environment)
         try:
             pools = gather_pools(node, devices.slices, prepared.rules)
         except NodeSelectorError as problem:
             return broken_node_selector(problem)
-        state = replace(state, environment=environment, prepared=prepared)
-        return dynamic_resources.solve_on(state, node, pools)
+        asking = replace(attempt, environment=environment, prepared=prepared)
+        return dynamic_resources.solve_on(asking, node, pools)
 
-    def learn(self, slow: SlowSearchError, result: Solution | Outcome) -> None:
+    def learn(self, slow: LongSearch, result: Solution | Outcome) -> None:
         """Remember what `search` found: as long as nothing it depends on changes, nobody searches there again."""
-        state = slow.state
-        Attempt(state, self._views).learn(state.snapshot.nodes[slow.node_name], result)
+        attempt = slow.attempt
+        NodeAnswers(attempt, self._views).learn(attempt.snapshot.nodes[slow.node_name], result)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -490,197 +461,63 @@ class Engine:
         if state.unallocated:
             claims = anonymous(state.unallocated)
             prepared = dynamic_resources.prepare(claims, devices, self.environment)
-        question = Question(
-            key, state.info, prepared, classes_named(state.unallocated, devices.classes)
-        )
+        classes = classes_named(state.unallocated, devices.classes)
+        question = Question(key, state.info, prepared, classes)
         self.memo.put(key, question)
         return question
 
-    def _scan(
+    def _walk(
         self,
-        state: CycleState,
+        attempt: Attempt,
         names: Iterable[str],
-        enough: int,
-        max_searches: int | None,
-    ) -> tuple[dict[str, Told], bool]:
-        """What nodes say, one by one, until enough fit or an error ends the attempt.
+        enough: int | None = None,
+        max_searches: int | None = None,
+    ) -> Walk:
+        """Ask nodes one by one, as `NodeAnswers.walk`."""
+        answers = NodeAnswers(attempt, self._views)
+        walk = self._walk_with(answers, attempt, names, enough=enough, max_searches=max_searches)
+        self.looked_up += len(walk.answers)
+        return walk
 
-        Returns:
-            Their answers, and whether nodes are left because there were too many searches.
-        """
-        attempt = Attempt(state, self._views)
-        is_fresh = bool(state.allocated)  # allocated claims are looked at afresh on every node
-        # This is the inner loop of scheduling: a known answer costs two lookups.
-        question, is_kept = attempt.question, attempt.are_kept
-        answers, stale = question.answers, question.stale
-        nodes = state.snapshot.nodes
-        told: dict[str, Told] = {}
-        found = 0
-        is_cut = False
+    def _walk_with(
+        self,
+        answers: NodeAnswers,
+        attempt: Attempt,
+        names: Iterable[str],
+        *,
+        enough: int | None = None,
+        max_searches: int | None = None,
+        ends: bool = True,
+    ) -> Walk:
+        """Walk, count, and keep the memory in its bounds: questions nobody asks any more, nodes that are gone."""
         try:
-            for name in names:
-                if max_searches is not None and (
-                    attempt.searches >= max_searches
-                    or attempt.looks >= max_searches * LOOKS_PER_SEARCH
-                ):
-                    is_cut = True
-                    break
-                answer: Told | None = answers.get(name) if is_kept and name not in stale else None
-                if answer is None or is_fresh:
-                    node = nodes.get(name)
-                    if node is None:
-                        told[name] = cycle.UNKNOWN_NODE
-                        continue
-                    answer = attempt.look(node) if answer is None else answer
-                    if is_fresh:
-                        answer = _with_allocated(state, node, answer)
-                told[name] = answer
-                if answer.status is SUCCESS:
-                    found += 1
-                    if found >= enough:
-                        break
-                elif answer.ends_attempt:
-                    break
+            return answers.walk(names, enough=enough, max_searches=max_searches, ends=ends)
         finally:
-            self.looked_up += len(told)
-            self._account(attempt, state)
-        return told, is_cut
+            self.searches += answers.searches
+            self.looks += answers.looks
+            question = attempt.question
+            more = len(question.answers) + 1 - question.weight
+            if more:
+                question.weight += more
+                self.memo.grow(question.key, more)
+            self._views.forget_nodes_not_in(attempt.snapshot.nodes)
 
     def _concluded(
-        self, state: CycleState, told: dict[str, Told], total: int, *, is_of_all: bool = False
-    ) -> FilterResult:
+        self,
+        attempt: Attempt,
+        answers: Mapping[str, Answer],
+        total: int,
+        *,
+        is_of_all: bool = False,
+    ) -> SharedResult:
         """Sum up, and remember that no node could do."""
-        question: Question = state.question.question
-        fitting, refusals, status = cycle.sum_up(told)
+        question = attempt.question
+        fitting, refusals, status = sum_up(answers)
         if status is None:
             question.end_attempt()
-            return _result(state, list(told), told, total, list(fitting), refusals)
-        failure = Failure(state.snapshot, told, total, refusals, status)
-        if is_of_all and not state.allocated and len(told) == total:
+            return fitting_result(attempt, list(answers), answers, total, list(fitting), refusals)
+        failure = NoNodeFits(attempt.snapshot, answers, total, refusals, status)
+        if is_of_all and not attempt.allocated and len(answers) == total:
             question.failure = failure
         question.end_attempt()
-        return _failed(state, failure)
-
-    def _best(self, state: CycleState, fitting: Mapping[str, Told]) -> str:
-        """The best of some nodes that fit, as `cycle.select_node`; equal scores are weighed once."""
-        nodes = state.snapshot.nodes
-        first: dict[Scores, str] = {}
-        for name, told in fitting.items():
-            scores = told.scores if told.__class__ is Answer else None
-            if scores is None:
-                scores = _raw_scores(state, nodes[name], told)
-            first.setdefault(scores, name)
-        weighed = self._profile.weigh(first)
-        return first[max(first, key=weighed.__getitem__)]
-
-    def _account(self, attempt: Attempt, state: CycleState) -> None:
-        """Count, and keep the memory in its bounds: questions nobody asks any more, nodes that are gone."""
-        self.searches += attempt.searches
-        self.looks += attempt.looks
-        question = attempt.question
-        more = len(question.answers) + 1 - question.weight
-        if more:
-            question.weight += more
-            self.memo.grow(question.key, more)
-        self._views.forget_nodes_not_in(state.snapshot.nodes)
-
-
-def _verdict(state: CycleState, told: Told) -> NodeVerdict:
-    """What a node says, in the words of the pod."""
-    if isinstance(told, NodeVerdict):
-        return told
-    asked: Asked = state.question
-    verdict = asked.verdict(told)
-    found = told.found
-    if (
-        state.environment.features.node_allocatable_resources
-        and verdict.allocations
-        and found is not None
-        and found.counts_for_node
-    ):
-        return dynamic_resources.with_demand(
-            state, told.info, verdict, verdict.allocations.values()
-        )
-    return verdict
-
-
-def _known_scores(told: Told) -> Scores | None:
-    return told.scores if isinstance(told, Answer) else None
-
-
-def _with_allocated(state: CycleState, node: NodeInfo, told: Told) -> NodeVerdict:
-    """The verdict on a node for a pod some of whose claims are allocated: those are looked at each time."""
-    asked: Asked = state.question
-    if isinstance(told, NodeVerdict) or told.refused_by_predicates:
-        return _verdict(state, told)
-    unavailable = dynamic_resources.look_at_allocated(state, node)
-    if isinstance(unavailable, NodeVerdict):
-        verdict = unavailable
-    else:
-        outcome = asked.outcome(told) if state.unallocated else Allocated(())
-        verdict = dynamic_resources.with_outcome(state, node, unavailable, outcome)
-    status = asked.named(verdict.status)
-    return verdict if status is verdict.status else replace(verdict, status=status)
-
-
-def _result(
-    state: CycleState,
-    names: Sequence[str],
-    told: Mapping[str, Told],
-    total: int,
-    fitting: Sequence[str],
-    refusals: Refusals,
-) -> FilterResult:
-    """Some node fits."""
-    asked: Asked = state.question
-    verdicts = Verdicts(names, told, partial(_verdict, state), asked.named)
-    in_words = tuple((asked.named(status), count) for status, count in refusals)
-    return FilterResult(verdicts, total, verdicts.only(fitting), in_words)
-
-
-def _failed(state: CycleState, failure: Failure) -> FilterResult:
-    """No node fits."""
-    asked: Asked = state.question
-    told = failure.answers
-    return FilterResult(
-        Verdicts(list(told), told, partial(_verdict, state), asked.named),
-        failure.total,
-        {},
-        tuple((asked.named(status), count) for status, count in failure.refusals),
-        asked.named(failure.status),
-    )
-
-
-def _raw_scores(state: CycleState, node: NodeInfo, told: Told) -> Scores:
-    """As `cycle.raw_scores`; how well the devices serve the pod is asked once for all nodes with an equal view."""
-    if isinstance(told, NodeVerdict):
-        return cycle.raw_scores(state, node, told)
-    scores = told.scores
-    if scores is None:
-        scores = told.scores = _scores_of(state, node, told)
-    return scores
-
-
-def _scores_of(state: CycleState, node: NodeInfo, told: Answer) -> Scores:
-    found, profile = told.found, state.profile
-    if found is None:
-        return profile.scores(state.info, node, 0)
-    if found.scores is not None:
-        return found.scores
-    devices = found.score
-    is_shared = state.environment.device_strategy in _OF_THE_VIEW
-    if devices is None:
-        devices = cycle.device_score(state, node, _verdict(state, told))
-        if is_shared:
-            found.score = devices
-    scores = profile.scores(state.info, node, devices)
-    if is_shared and profile.scores_devices_alone:
-        found.scores = scores
-    return scores
-
-
-def _devices(verdict: NodeVerdict) -> list[list[tuple[str, str]]]:
-    return [
-        [(result.request, str(result.device_id)) for result in allocation.devices.results or ()]
-        for allocation in verdict.allocations.values()
-    ]
+        return failed_result(attempt, failure)

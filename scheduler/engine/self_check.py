@@ -19,18 +19,20 @@ from msgspec.structs import replace as replace_fields
 
 from allocator.cel import Compiler
 from allocator.model.claims import AllocationResult
-from allocator.outcome import Reason, ReasonKind
 from scheduler import cycle
+from scheduler.conclusion import conclude
+from scheduler.engine.answers import Answer
+from scheduler.engine.attempt import Attempt
 from scheduler.framework.cycle_state import (
     CycleState,
     FilterResult,
     NodeVerdict,
-    SlowSearchError,
 )
 from scheduler.framework.environment import Environment
+from scheduler.framework.plan import Plan, plan_of
 from scheduler.framework.pod_info import PodInfo
 from scheduler.framework.profile import Scores
-from scheduler.framework.status import Status, error
+from scheduler.framework.status import Status
 from scheduler.model import ClusterReader, ClusterSnapshot, NodeInfo
 from scheduler.plugins import dynamic_resources
 from scheduler.plugins.pre_filter import pre_filter
@@ -43,12 +45,6 @@ _STEPS_AT_ONCE: Final = (
 )
 # Devices prepared anew; where nodes read more, slices are taken with all that is known of them.
 _MOST_DEVICES: Final = 2_000
-
-_TOO_SLOW: Final = NodeVerdict(
-    error(
-        Reason(kind=ReasonKind.DEADLINE_EXCEEDED, message="the search for devices takes too long")
-    )
-)
 
 Said = tuple[NodeVerdict, Scores | None]
 """What is said of a node: the verdict, and its scores as far as they are known."""
@@ -76,7 +72,7 @@ class PlainAttempt:
         self.snapshot = state.snapshot
         self.refusal: Status | None = None
         environment = replace(environment, cel=Compiler())
-        same = replace(state, environment=environment, question=None)
+        same = replace(state, environment=environment)
         made: CycleState | Status = same
         if reader is not None:
             made = pre_filter(state.pod, reader, environment, state.profile, None)
@@ -113,12 +109,13 @@ class PlainAttempt:
 
     def ask(self, node: NodeInfo) -> Said:
         """What a node is to the pod, as far as that can be found out here in time."""
-        try:
-            verdict = cycle.filter_node(self._state, node)
-        except SlowSearchError:
-            verdict = _TOO_SLOW
+        verdict = cycle.filter_node(self._state, node)
         scores = cycle.raw_scores(self._state, node, verdict) if verdict.fits else None
         return verdict, scores
+
+    def plan(self, name: str, verdict: NodeVerdict) -> Plan:
+        """The plan to put the pod on a node that fits."""
+        return plan_of(self._state, name, verdict)
 
     def rank(self, fitting: Mapping[str, NodeVerdict]) -> list[str]:
         """Nodes that fit, the best first."""
@@ -225,11 +222,56 @@ class Check:
         refusal, total = self._plain.refusal, len(self._order)
         if refusal is not None:
             return FilterResult({}, total, {}, ((refusal, total),), refusal)
-        return cycle.conclude(self._verdicts, total)
+        return conclude(self._verdicts, total)
 
-    def ranked(self, fitting: Mapping[str, NodeVerdict]) -> list[str]:
-        """Nodes that fit, the best first; among equals the first looked at."""
-        return self._plain.rank(fitting)
+    def plain_plan(
+        self, attempt: Attempt, reader: ClusterReader | None
+    ) -> Plan | FilterResult | None:
+        """The plain answer, if it still holds: the cluster may have changed while it was being found. None: it does not.
+
+        Args:
+            attempt: of the same pod, now.
+            reader: the cluster, if it is still as that attempt saw it.
+        """
+        result = self.plain_result()
+        if result.failure is not None:
+            return result
+        names = self._plain.rank(result.fitting)
+        if self.snapshot is attempt.snapshot:
+            return self._plain.plan(names[0], result.fitting[names[0]])
+        nodes = attempt.snapshot.nodes
+        plain = PlainAttempt(attempt, reader, attempt.environment)
+        for _ in plain.gather():
+            pass
+        for name in names[:SAMPLE_NODES] if plain.refusal is None else ():
+            if name in nodes:
+                plain.prepare([name])
+                verdict, _ = plain.ask(nodes[name])
+                if verdict.fits:
+                    return plain.plan(name, verdict)
+        return None
+
+
+def said_by(
+    attempt: Attempt, answers: Mapping[str, Answer], first: str, turn: int
+) -> dict[str, Said]:
+    """What is to be compared.
+
+    Args:
+        attempt: that was answered.
+        answers: of all nodes that were looked at.
+        first: the node chosen, if one was.
+        turn: other nodes are chosen in each turn.
+    """
+    names = sample(list(answers), turn)
+    if first:
+        names = [first, *(name for name in names if name != first)]
+    nodes = attempt.snapshot.nodes
+    return {
+        name: (attempt.verdict(answers[name]), answers[name].scores)
+        for name in names
+        if name in nodes
+    }
 
 
 def sample(names: Sequence[str], turn: int) -> list[str]:
@@ -243,8 +285,8 @@ def _is_same(one: Said, other: Said) -> bool:
     verdict, scores = one
     known, known_scores = other
     return (
-        _is_of_time(verdict)
-        or _is_of_time(known)
+        verdict.is_of_time
+        or known.is_of_time
         or (
             _is_equal(verdict, known)
             and (scores is None or known_scores is None or scores == known_scores)
@@ -272,12 +314,6 @@ def _without_ids(verdict: NodeVerdict) -> dict[str, AllocationResult]:
         )
         bare[uid] = replace_fields(allocation, devices=devices)
     return bare
-
-
-def _is_of_time(verdict: NodeVerdict) -> bool:
-    """Whether another try might end differently."""
-    reason = verdict.status.reason
-    return reason is not None and reason.kind is ReasonKind.DEADLINE_EXCEEDED
 
 
 def _text(said: Said) -> str:

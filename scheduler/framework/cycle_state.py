@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from allocator import PreparedClaims
 from allocator.model.claims import AllocationResult, ResourceClaim
+from allocator.outcome import ReasonKind
 from scheduler.framework.environment import Environment
 from scheduler.framework.pod_info import PodInfo
-from scheduler.framework.profile import Profile, Scores
+from scheduler.framework.profile import Profile
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.model import ClusterSnapshot, NodeAllocatableResourceClaimStatus, Pod
 
@@ -52,7 +52,6 @@ class CycleState:
         allocated: those that had their devices when the attempt began.
         unallocated: the claims that need devices, in the same order.
         prepared: `unallocated` as the allocator prepared them; None if there are none.
-        question: what the attempt asks, shared by pods that ask the same; only the engine's.
     """
 
     pod: Pod
@@ -65,16 +64,6 @@ class CycleState:
     allocated: tuple[PodClaim, ...] = ()
     unallocated: tuple[ResourceClaim, ...] = ()
     prepared: PreparedClaims | None = None
-    question: Any = None
-
-
-class ScoreMemo:
-    """Room for the scores of a node, so that they are made once for all pods with the same question."""
-
-    __slots__ = ("scores",)
-
-    def __init__(self) -> None:
-        self.scores: Scores | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +75,6 @@ class NodeVerdict:
         allocations: claim UID -> new allocation, for every unallocated claim; empty unless the node fits.
         unavailable: UIDs of allocated claims that cannot be used here; giving one back may help.
         ends_attempt: whether the error is not the node's, so that no other node will do better.
-        score_memo: where the scores that go with this verdict are kept, if anywhere.
         demand: what the claims count in resources of the node, for the pod's status; empty unless the node fits.
     """
 
@@ -94,7 +82,6 @@ class NodeVerdict:
     allocations: Mapping[str, AllocationResult] = field(default_factory=dict)
     unavailable: tuple[str, ...] = ()
     ends_attempt: bool = False
-    score_memo: ScoreMemo | None = None
     demand: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
 
     @property
@@ -102,19 +89,11 @@ class NodeVerdict:
         """Whether the pod may run there."""
         return self.status.is_success
 
-
-class SlowSearchError(Exception):
-    """The search on one node takes too long for the event loop; see `environment.TakesLongError`.
-
-    Attributes:
-        state: of the attempt.
-        node_name: where.
-    """
-
-    def __init__(self, state: CycleState, node_name: str) -> None:
-        super().__init__(state.pod.key, node_name)
-        self.state = state
-        self.node_name = node_name
+    @property
+    def is_of_time(self) -> bool:
+        """Whether the search ran out of time: another try may end differently."""
+        reason = self.status.reason
+        return reason is not None and reason.kind is ReasonKind.DEADLINE_EXCEEDED
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,3 +124,7 @@ class FilterResult:
     def feasible(self) -> tuple[str, ...]:
         """Names of the nodes that fit, in the order looked at."""
         return tuple(self.fitting)
+
+    def messages(self) -> dict[str, str]:
+        """What each node says, in words."""
+        return {name: verdict.status.message for name, verdict in self.verdicts.items()}

@@ -11,7 +11,9 @@ from typing import Any
 
 from allocator.outcome import Reason
 from scheduler import cycle
+from scheduler.conclusion import conclude, summary
 from scheduler.engine import Engine
+from scheduler.framework.plan import plan_of
 from scheduler.framework.status import Status
 from scheduler.model import Pod
 from scheduler.offline.inventory import InputError, take_inventory
@@ -126,15 +128,15 @@ def _pending(pod: Pod, cluster: OfflineCluster, engine: Engine) -> Explanation:
         return Explanation(namespace=namespace, name=name, node=None, reason=state.reason)
     nodes = state.snapshot.nodes
     verdicts = {each: cycle.filter_node(state, nodes[each]) for each in cluster.node_names}
-    result = cycle.conclude(verdicts, total=len(verdicts))
+    result = conclude(verdicts, total=len(verdicts))
     node = cycle.select_node(state, result.fitting)
-    claims = () if node is None else cluster.bind(state, node, verdicts[node])
+    claims = () if node is None else cluster.bind(plan_of(state, node, verdicts[node]))
     return Explanation(
         namespace=namespace,
         name=name,
         node=node,
         claims=claims,
-        reason=cycle.summary(result) if node is None else None,
+        reason=summary(result) if node is None else None,
         nodes={each: verdict.status.reason for each, verdict in verdicts.items()},
     )
 

@@ -27,9 +27,11 @@ from scheduler import cycle
 from scheduler.api.decode import allocation_tree
 from scheduler.cache.allocated import AllocatedIndex
 from scheduler.cache.nodes import NodeIndex
-from scheduler.engine import Engine
-from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict
+from scheduler.conclusion import conclude, summary
+from scheduler.engine import Engine, LongSearch
+from scheduler.framework.cycle_state import FilterResult, NodeVerdict
 from scheduler.framework.environment import Environment, Mode
+from scheduler.framework.plan import Plan
 from scheduler.framework.pod_info import PodInfo
 from scheduler.framework.status import Code, Status
 from scheduler.model import ClusterSnapshot, NodeObject, Pod
@@ -235,29 +237,25 @@ class OfflineCluster:
         self._snapshot = None
         return notes
 
-    def bind(
-        self, state: CycleState, node: str, verdict: NodeVerdict
-    ) -> tuple[PodClaimResult, ...]:
-        """Write the allocations and reservations of a pod's claims, and let it run on a node that fits."""
-        allocations = verdict.allocations
+    def bind(self, plan: Plan) -> tuple[PodClaimResult, ...]:
+        """Write the allocations and reservations of a pod's claims, and let it run on its node."""
         pod = msgspec.structs.replace(
-            state.pod,
-            spec=msgspec.structs.replace(state.pod.spec, node_name=node),
+            plan.pod,
+            spec=msgspec.structs.replace(plan.pod.spec, node_name=plan.node_name),
             status=msgspec.structs.replace(
-                state.pod.status,
-                node_allocatable_resource_claim_statuses=verdict.demand or None,
+                plan.pod.status, node_allocatable_resource_claim_statuses=plan.demand or None
             ),
         )
         results = []
-        for each in state.claims:
+        for each in plan.claims:
             claim = self._claims[each.claim.key]
-            allocation = allocations.get(each.uid) or claim.status.allocation
+            allocation = plan.allocations.get(each.uid) or claim.status.allocation
             if allocation is None:
                 raise AssertionError(f"claim {claim.key} of {pod.key} has no devices")
             self._put_claim(claim, allocation, pod)
             results.append(PodClaimResult(each.entry, claim, allocation))
         self._pods[pod.metadata.uid] = pod
-        self._index.put_pod(pod, node)
+        self._index.put_pod(pod, plan.node_name)
         self._snapshot = None
         return tuple(results)
 
@@ -295,8 +293,11 @@ def schedule(
         if isinstance(state, Status):
             return _not_placed(pod, state.reason, {})
         result = engine.filter_nodes(state, cluster.node_names)
+        if isinstance(result, LongSearch):
+            raise AssertionError(f"the search for {pod.key} ran out of time, and has none offline")  # noqa: TRY004
         if result.failure is None:
-            return _placed(state, result, cluster, all_nodes=options.all_nodes)
+            plan = engine.best(state, result)
+            return _placed(plan, result, cluster, all_nodes=options.all_nodes)
         idle = (
             dynamic_resources.claim_to_give_back(state, result.verdicts)
             if result.failure.code is not Code.ERROR
@@ -308,28 +309,22 @@ def schedule(
             f"ResourceClaim/{idle.key}: its idle allocation is given back for pod {pod.key}"
         )
         cluster.give_back(idle)
-    devices: list[DeviceReason] = []
     if options.explain:
-        result, devices = _explained(pod, result, cluster, engine.environment)
-    reason = cycle.summary(result)
-    if reason is not None:
-        reason = _with_devices(reason, devices)
-    return _not_placed(pod, reason, result.verdicts)
+        explained, devices = _explained(pod, result, cluster, engine.environment)
+        return _not_placed(pod, _with_devices(summary(explained), devices), explained.verdicts)
+    return _not_placed(pod, summary(result), result.verdicts)
 
 
 def _placed(
-    state: CycleState, result: FilterResult, cluster: OfflineCluster, *, all_nodes: bool
+    plan: Plan, result: FilterResult, cluster: OfflineCluster, *, all_nodes: bool
 ) -> PodResult:
-    node = cycle.select_node(state, result.fitting)
-    if node is None:
-        raise AssertionError(f"no node for {state.pod.key} although one fits")
-    claims = cluster.bind(state, node, result.verdicts[node])
+    reasons = _reasons(result.verdicts) if all_nodes else {}
     return PodResult(
-        namespace=state.pod.metadata.namespace,
-        name=state.pod.metadata.name,
-        node=node,
-        claims=claims,
-        nodes=_reasons(result.verdicts) if all_nodes else {},
+        namespace=plan.pod.metadata.namespace,
+        name=plan.pod.metadata.name,
+        node=plan.node_name,
+        claims=cluster.bind(plan),
+        nodes=reasons,
     )
 
 
@@ -358,20 +353,20 @@ def _explained(
     verdicts = {
         name: cycle.filter_node(state, nodes[name]) for name in result.verdicts if name in nodes
     }
-    explained = cycle.conclude(verdicts, total=len(cluster.node_names))
+    explained = conclude(verdicts, total=len(cluster.node_names))
     devices: dict[tuple[str, str, DeviceID], DeviceReason] = {}
-    summary = cycle.summary(explained)
+    of_pod = summary(explained)
     for verdict in verdicts.values():
         reason = verdict.status.reason
-        if reason is None or summary is None or reason.request != summary.request:
+        if reason is None or of_pod is None or reason.request != of_pod.request:
             continue
         for each in reason.devices:
             devices.setdefault((reason.claim, reason.request, each.device), each)
     return explained, list(devices.values())[:_MOST_DEVICES]
 
 
-def _with_devices(reason: Reason, devices: Sequence[DeviceReason]) -> Reason:
-    if not devices:
+def _with_devices(reason: Reason | None, devices: Sequence[DeviceReason]) -> Reason | None:
+    if reason is None or not devices:
         return reason
     return Reason(
         kind=reason.kind,

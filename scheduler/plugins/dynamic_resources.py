@@ -22,12 +22,15 @@ from allocator.model.claims import (
 from allocator.model.nodes import Node, NodeSelectorError, matches_node_selector
 from allocator.outcome import Allocated, DoesNotFit, Fatal, NodeError, Outcome, Reason, ReasonKind
 from allocator.pools import Pool
+from allocator.scoring import STRATEGIES, raw_prioritized_list
 from allocator.search import Solution
 from allocator.snapshot import Snapshot
-from scheduler.framework.cycle_state import CycleState, NodeVerdict, PodClaim, SlowSearchError
-from scheduler.framework.environment import Environment, ShouldStop, TakesLongError
+from scheduler.framework.cycle_state import CycleState, NodeVerdict, PodClaim
+from scheduler.framework.environment import Environment, ShouldStop
 from scheduler.framework.events import NODE_ANY, Event
+from scheduler.framework.plan import Demand
 from scheduler.framework.plugin import IN_EVERY_MODE, Plugin, Scale
+from scheduler.framework.profile import MAX_SCORE
 from scheduler.framework.status import Code, Status, error, unresolvable
 from scheduler.model import MAX_CONSUMERS, ClusterReader, NodeInfo, Pod
 from scheduler.plugins import node_allocatable
@@ -341,34 +344,25 @@ def binding_problem(claim: ResourceClaim, now: datetime, timeout: timedelta) -> 
 
 
 def allocate_on(state: CycleState, node: NodeInfo) -> Outcome:
-    """Search devices of one node for all unallocated claims together.
-
-    Raises:
-        SlowSearchError: it takes too long for the event loop.
-    """
-    try:
-        return allocate_prepared(
-            _prepared(state),
-            node.for_allocator,
-            state.snapshot.devices,
-            new_share_id=state.environment.new_share_id,
-            **_settings(state.environment),
-        )
-    except TakesLongError:
-        raise SlowSearchError(state, node.name) from None
+    """Search devices of one node for all unallocated claims together."""
+    return allocate_prepared(
+        _prepared(state),
+        node.for_allocator,
+        state.snapshot.devices,
+        new_share_id=state.environment.new_share_id,
+        **_settings(state.environment),
+    )
 
 
 def solve_on(state: CycleState, node: Node, pools: Sequence[Pool]) -> Solution | Outcome:
-    """The search alone, over pools that were gathered before.
-
-    Raises:
-        SlowSearchError: it takes too long for the event loop.
-    """
+    """The search alone, over pools that were gathered before."""
     in_use = state.snapshot.devices.allocated
-    try:
-        return solve(_prepared(state), node, pools, in_use, **_settings(state.environment))
-    except TakesLongError:
-        raise SlowSearchError(state, node.name) from None
+    return solve(_prepared(state), node, pools, in_use, **_settings(state.environment))
+
+
+def ran_out_of_time(found: Solution | Outcome) -> bool:
+    """Whether a search was ended by its deadline: another try may find something else."""
+    return isinstance(found, Fatal) and found.reason.kind is ReasonKind.DEADLINE_EXCEEDED
 
 
 class _Settings(TypedDict):
@@ -395,11 +389,7 @@ def _prepared(state: CycleState) -> PreparedClaims:
 
 
 def filter_node(state: CycleState, node: NodeInfo) -> NodeVerdict:
-    """Say whether the pod's claims can all be used on one node, and with which devices.
-
-    Raises:
-        SlowSearchError: it takes too long for the event loop.
-    """
+    """Say whether the pod's claims can all be used on one node, and with which devices."""
     unavailable = look_at_allocated(state, node)
     if isinstance(unavailable, NodeVerdict):
         return unavailable
@@ -463,7 +453,7 @@ def verdict_on(state: CycleState, outcome: Outcome) -> NodeVerdict:
 
 def claims_demand(
     state: CycleState, node: NodeInfo, allocations: Iterable[AllocationResult]
-) -> node_allocatable.Demand | Status:
+) -> Demand | Status:
     """What the pod's claims count in resources of one node, if it has room for that (`node_allocatable`); or why not.
 
     Args:
@@ -499,6 +489,26 @@ def _shared_mapping(state: CycleState, claim: ResourceClaim) -> Status | None:
         f"resourceclaim {claim.metadata.name!r} has a device that stands for a resource of its"
         " node and cannot be shared by pods",
         claim=claim.metadata.name,
+    )
+
+
+def score_node(
+    state: CycleState, node: NodeInfo, allocations: Mapping[str, AllocationResult]
+) -> int:
+    """How well devices of one node serve the pod, before normalising; 0 for a pod that needs no new ones.
+
+    Args:
+        state: of the attempt.
+        node: where.
+        allocations: claim UID -> new allocation, in the order of the claims.
+    """
+    if not allocations:
+        return 0
+    results = list(allocations.values())
+    strategy = STRATEGIES[state.environment.device_strategy]
+    preferred = raw_prioritized_list(state.unallocated, results)
+    return preferred * (MAX_SCORE + 1) + strategy(
+        results, node.for_allocator, state.snapshot.devices
     )
 
 

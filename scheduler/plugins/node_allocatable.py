@@ -20,6 +20,7 @@ from allocator.outcome import Reason, ReasonKind
 from allocator.quantity import Quantity
 from allocator.snapshot import PreparedSlice, SliceIndex
 from scheduler.framework.events import NODE_ANY, Event
+from scheduler.framework.plan import Demand
 from scheduler.framework.plugin import IN_EVERY_MODE, Plugin, Reads
 from scheduler.framework.resources import (
     CPU,
@@ -71,7 +72,6 @@ PLUGIN: Final = Plugin(
     lists_shortages=True,
 )
 DeviceOf = Callable[[DeviceRequestAllocationResult], Device | None]
-Demand = tuple[NodeAllocatableResourceClaimStatus, ...]
 _ALWAYS_COMPARED: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _NANO: Final = 10**9
 # Kubernetes 1.36 had another shape of it, and other rules. Refused, never half-honoured.

@@ -19,13 +19,13 @@ from typing import Any, Final, Protocol
 
 from allocator.model.claims import AllocationResult, ResourceClaim
 from allocator.outcome import Reason, ReasonKind
-from scheduler import cycle
 from scheduler.binder import BindOutcome, Chain
 from scheduler.clock import Clock
+from scheduler.conclusion import NO_NODES, failure_message, pod_failure_message
 from scheduler.config import Settings
-from scheduler.engine import Engine
+from scheduler.engine import Attempt, Engine, LongSearch, Plan
 from scheduler.events import NORMAL
-from scheduler.framework.cycle_state import CycleState, FilterResult, PodClaim, SlowSearchError
+from scheduler.framework.cycle_state import FilterResult, PodClaim
 from scheduler.framework.status import Code, Status, error
 from scheduler.model import (
     Change,
@@ -404,9 +404,6 @@ class StandaloneLoop:
             limit = SLICE_SEARCHES if slices < MAX_SLICES else None
             try:
                 is_finished = self._try(queued, limit)
-            except SlowSearchError as slow:
-                self._own(queued, self._search_slowly(queued, slow))
-                is_finished = True  # for now: it is in flight until the search has ended
             except Exception:  # noqa: BLE001  # one pod's defect must not stop all others
                 _log.exception("deciding for pod %s failed", queued.pod.key)
                 self._settle(queued)
@@ -421,13 +418,13 @@ class StandaloneLoop:
     def _next(self, now: float) -> QueuedPod | None:
         return self._resumed.popleft() if self._resumed else self.queue.pop(now)
 
-    async def _search_slowly(self, queued: QueuedPod, slow: SlowSearchError) -> None:
+    async def _search_slowly(self, queued: QueuedPod, slow: LongSearch) -> None:
         """Run a search beside the loop, then go on with the attempt; all slow searches of an attempt share its time."""
         uid = queued.pod.metadata.uid
         left = self._search_seconds - self._searched.get(uid, 0.0)
         if left <= 0:
             self._searched.pop(uid, None)
-            self._refused(slow.state.pod, TIME_IS_OVER, {DYNAMIC_RESOURCES}, TIME_IS_OVER.message)
+            self._refused(slow.attempt.pod, TIME_IS_OVER, {DYNAMIC_RESOURCES}, TIME_IS_OVER.message)
             return
         took = await self._worker.search(slow, left)
         self._searched[uid] = self._searched.get(uid, 0.0) + took
@@ -474,29 +471,37 @@ class StandaloneLoop:
         if isinstance(state, Status):
             total = len(self._cache.snapshot().nodes)
             rejected_by = {state.plugin} if state.plugin else set()
-            self._refused(pod, state, rejected_by, cycle.pod_failure_message(state, total))
+            self._refused(pod, state, rejected_by, pod_failure_message(state, total))
             return True
-        decision = self._engine.decide(state, max_searches)
-        if decision is None:
-            return False
-        self._searched.pop(uid, None)
-        if isinstance(decision, FilterResult):
-            self._none_fits(state, decision)
-            return True
-        chain = self._binder.start(
-            state.pod,
-            decision.node_name,
-            state.claims,
-            decision.verdict.allocations,
-            recheck_node(state, decision.node_name, self._cache, decision.verdict.demand),
-            demand=decision.verdict.demand,
-        )
-        self._own(queued, self._finish(state, chain, self._clock.monotonic()))
-        return True
+        decided = self._engine.decide(state, max_searches)
+        if decided is not None:
+            self._carry_out(queued, state, decided)
+        return decided is not None
 
-    def _none_fits(self, state: CycleState, result: FilterResult) -> None:
-        failure = result.failure or cycle.NO_NODES
-        self._refused(state.pod, failure, result.rejected_by, cycle.failure_message(result))
+    def _carry_out(
+        self, queued: QueuedPod, attempt: Attempt, decided: Plan | FilterResult | LongSearch
+    ) -> None:
+        """Do what a decision says; until that has ended, the pod is in flight."""
+        if isinstance(decided, LongSearch):
+            self._own(queued, self._search_slowly(queued, decided))
+            return
+        self._searched.pop(queued.pod.metadata.uid, None)
+        if isinstance(decided, FilterResult):
+            self._none_fits(attempt, decided)
+            return
+        chain = self._binder.start(
+            decided.pod,
+            decided.node_name,
+            decided.claims,
+            decided.allocations,
+            recheck_node(attempt, decided, self._cache),
+            demand=decided.demand,
+        )
+        self._own(queued, self._finish(attempt, chain, self._clock.monotonic()))
+
+    def _none_fits(self, state: Attempt, result: FilterResult) -> None:
+        failure = result.failure or NO_NODES
+        self._refused(state.pod, failure, result.rejected_by, failure_message(result))
         if failure.code is Code.ERROR:
             return
         claim = claim_to_give_back(state, result.verdicts)
@@ -529,7 +534,7 @@ class StandaloneLoop:
                 self.queue.retry(pod.metadata.uid, self._clock.monotonic())
                 self._work.set()
 
-    async def _finish(self, state: CycleState, chain: Chain, began: float) -> None:
+    async def _finish(self, state: Attempt, chain: Chain, began: float) -> None:
         """Wait for a bind to end, however long its writes take: until then the pod may not be tried again."""
         await asyncio.wait({chain.task})
         uid = chain.pod.metadata.uid
@@ -559,7 +564,7 @@ class StandaloneLoop:
             f"Successfully assigned {chain.pod.key} to {chain.node_name}",
         )
 
-    def _not_bound(self, state: CycleState, outcome: BindOutcome, now: float, began: float) -> None:
+    def _not_bound(self, state: Attempt, outcome: BindOutcome, now: float, began: float) -> None:
         reason = outcome.reason or Reason(kind=ReasonKind.NOT_READY, message="no reason given")
         # Conditions that are pending come with an event of the claim; everything else may be over the next time.
         is_pending = reason.kind is ReasonKind.BINDING_CONDITIONS_PENDING

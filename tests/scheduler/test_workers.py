@@ -8,8 +8,8 @@ import pytest
 from allocator.outcome import Outcome
 from allocator.search import Solution
 from scheduler.clock import SystemClock
-from scheduler.engine import Decision, Engine
-from scheduler.framework.cycle_state import CycleState, SlowSearchError
+from scheduler.engine import Engine, LongSearch, Plan
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.environment import ShouldStop
 from scheduler.workers import SearchFailedError, SearchWorker
 from tests.builders import claim
@@ -28,11 +28,11 @@ class ScriptedEngine(Engine):
     in_search: list[object]
     in_learn: list[object]
 
-    def search(self, slow: SlowSearchError, should_stop: ShouldStop) -> Solution | Outcome:
+    def search(self, slow: LongSearch, should_stop: ShouldStop) -> Solution | Outcome:
         act(self.in_search)
         return super().search(slow, should_stop)
 
-    def learn(self, slow: SlowSearchError, result: Solution | Outcome) -> None:
+    def learn(self, slow: LongSearch, result: Solution | Outcome) -> None:
         act(self.in_learn)
         super().learn(slow, result)
 
@@ -51,11 +51,11 @@ def engine_for(*in_search: object, in_learn: object = None) -> ScriptedEngine:
     return engine
 
 
-def slow_search(engine: Engine) -> tuple[World, SlowSearchError]:
+def slow_search(engine: Engine) -> tuple[World, LongSearch]:
     world = World(*gpu_nodes(1), claim("c"))
     state = engine.pre_filter(pod(claims=["c"]), world.cache)
     assert isinstance(state, CycleState)
-    return world, SlowSearchError(state, "n00")
+    return world, LongSearch(state, "n00")
 
 
 def is_learnt(engine: Engine, world: World) -> bool:
@@ -63,7 +63,7 @@ def is_learnt(engine: Engine, world: World) -> bool:
     before = engine.searches
     state = engine.pre_filter(pod(claims=["c"]), world.cache)
     assert isinstance(state, CycleState)
-    assert isinstance(engine.decide(state), Decision)
+    assert isinstance(engine.decide(state), Plan)
     return engine.searches == before
 
 

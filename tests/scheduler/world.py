@@ -12,6 +12,8 @@ from allocator.model.claims import AllocationResult, ResourceClaim
 from allocator.model.devices import DeviceClass, DeviceTaintRule, ResourceSlice
 from scheduler.cache.cluster import ClusterCache
 from scheduler.cache.store import EventType, WatchEvent
+from scheduler.engine import Attempt, Engine
+from scheduler.engine.results import SharedResult
 from scheduler.framework.environment import Environment, Mode
 from scheduler.model import (
     ClaimRecord,
@@ -47,6 +49,13 @@ def environment(mode: Mode = Mode.STANDALONE, **settings: Any) -> Environment:
             **settings,
         }
     )
+
+
+def filtered(engine: Engine, attempt: Attempt, names: Iterable[str] | None = None) -> SharedResult:
+    """What nodes say, where no search takes long."""
+    result = engine.filter_nodes(attempt, names)
+    assert isinstance(result, SharedResult)
+    return result
 
 
 class World:

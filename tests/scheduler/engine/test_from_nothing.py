@@ -17,7 +17,7 @@ from scheduler import cycle
 from scheduler.cache.assume import AssumeCache
 from scheduler.cache.cluster import ClusterCache
 from scheduler.cache.store import Store
-from scheduler.engine import Decision, Engine
+from scheduler.engine import Engine, Plan
 from scheduler.framework.cycle_state import CycleState, FilterResult
 from scheduler.framework.environment import Environment
 from scheduler.framework.status import Status
@@ -30,6 +30,7 @@ from tests.scheduler.engine.test_engine import (
     NODES,
     Story,
     differences,
+    planned,
     summed_up,
     told,
 )
@@ -181,10 +182,9 @@ class WholeStory(Story):
         if isinstance(state, Status):
             return
         decision = self.engine.decide(state)
-        if isinstance(decision, Decision):
-            verdict = decision.verdict
-            allocations = dict(verdict.allocations)
-            self.world.bind(waiting, decision.node_name, allocations, verdict.demand)
+        if isinstance(decision, Plan):
+            allocations = dict(decision.allocations)
+            self.world.bind(waiting, decision.node_name, allocations, decision.demand)
             self.bound.append((waiting, claims))
 
     def _pod(self) -> tuple[Pod, list[str]]:
@@ -214,9 +214,9 @@ class WholeStory(Story):
             assert isinstance(decided, FilterResult)
             assert summed_up(decided) == summed_up(expected)
         else:
-            assert isinstance(decided, Decision)
+            assert isinstance(decided, Plan)
             assert decided.node_name == name
-            assert told(decided.verdict) == told(expected.fitting[name])
+            assert planned(decided) == told(expected.fitting[name])
 
 
 def plain(known: Environment) -> Environment:

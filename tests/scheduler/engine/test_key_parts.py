@@ -55,8 +55,8 @@ from tests.builders import (
     used,
 )
 from tests.pods import container, node_object, pod, port, requirements
-from tests.scheduler.engine.test_engine import told
-from tests.scheduler.world import World, environment
+from tests.scheduler.engine.test_engine import plain_scores, raw_scores, told
+from tests.scheduler.world import World, environment, filtered
 
 MODEL_A = 'device.attributes["gpu.example.com"].model == "a"'
 NEW = {
@@ -422,16 +422,14 @@ def disagreements(
         state = engine.pre_filter(each, world.cache)
         assert isinstance(plain_state, CycleState)
         assert isinstance(state, CycleState)
-        plain, remembered = cycle.filter_nodes(plain_state), engine.filter_nodes(state)
+        plain, remembered = cycle.filter_nodes(plain_state), filtered(engine, state)
         wrong += [
             f"{each.metadata.name} on {name}"
             for name in plain.verdicts
             if told(plain.verdicts[name]) != told(remembered.verdicts[name])
         ]
-        if not wrong and plain.fitting:
-            ranks = cycle.rank_nodes(plain_state, plain.fitting)
-            if ranks != cycle.rank_nodes(state, remembered.fitting):
-                wrong.append(f"ranks for {each.metadata.name}")
+        if not wrong and raw_scores(state, remembered) != plain_scores(plain_state, plain):
+            wrong.append(f"ranks for {each.metadata.name}")
     return wrong
 
 
@@ -459,12 +457,12 @@ def wrong_after_it_counts() -> bool:
     engine = Engine(env, check_every=0)
     state = engine.pre_filter(pod(claims=["c"]), world.cache)
     assert isinstance(state, CycleState)
-    assert engine.filter_nodes(state).feasible == ("n0",)
+    assert filtered(engine, state).feasible == ("n0",)
 
     world.put(of(0, counting(device("gpu-0"), cpu=mapped(each="1000"))))
     state = engine.pre_filter(pod(claims=["c"]), world.cache)
     assert isinstance(state, CycleState)
-    return bool(engine.filter_nodes(state).feasible)
+    return bool(filtered(engine, state).feasible)
 
 
 def test_what_a_device_counts_is_a_part_of_the_view(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -859,6 +857,6 @@ def test_a_selector_of_the_cluster_that_reads_such_a_label_is_obeyed() -> None:
     for each in jobs:
         state = engine.pre_filter(each, world.cache)
         assert isinstance(state, CycleState)
-        fitting.append(engine.filter_nodes(state).feasible)
+        fitting.append(filtered(engine, state).feasible)
     assert fitting == [("n0", "n1"), ("n1",), ("n0", "n1")]
     assert len(engine.memo) == 2

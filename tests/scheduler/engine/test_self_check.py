@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 
 from scheduler import cycle
-from scheduler.engine import Decision, Engine
+from scheduler.engine import Engine, Plan
 from scheduler.engine.attempt import Attempt
+from scheduler.engine.node_answers import NodeAnswers
 from scheduler.engine.questions import Question
+from scheduler.engine.results import SharedResult
 from scheduler.engine.self_check import SAMPLE_NODES, sample
 from scheduler.framework.cycle_state import CycleState, FilterResult
-from scheduler.framework.environment import Mode, TakesLongError
+from scheduler.framework.environment import Mode
+from scheduler.framework.plan import plan_of
 from scheduler.model import Affinity, Pod
 from scheduler.plugins.anti_affinity import REQUIRED
 from scheduler.plugins.inter_pod_affinity import REPELLED_FROM
@@ -26,8 +29,8 @@ from tests.builders import (
     used,
 )
 from tests.pods import node_object, pod
-from tests.scheduler.engine.test_engine import MODEL_A, MODEL_B, told
-from tests.scheduler.world import World, environment, gpu_nodes
+from tests.scheduler.engine.test_engine import MODEL_A, MODEL_B, planned
+from tests.scheduler.world import World, environment, filtered, gpu_nodes
 
 HOST = "kubernetes.io/hostname"
 TERM = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": HOST}
@@ -63,7 +66,7 @@ class Life:
         assert self.decide(None).node_name == "n1"
         self.engine._check_every = 1
 
-    def state(self) -> CycleState:
+    def state(self) -> Attempt:
         state = self.engine.pre_filter(waiting(), self.world.cache)
         assert isinstance(state, CycleState)
         return state
@@ -75,21 +78,20 @@ class Life:
                 return decided
         raise AssertionError("no decision")
 
-    def plain(self) -> Decision | FilterResult:
+    def plain(self) -> Plan | FilterResult:
         state = cycle.pre_filter(waiting(), self.world.cache, environment())
         assert isinstance(state, CycleState)
         result = cycle.filter_nodes(state)
         name = cycle.select_node(state, result.fitting)
-        return result if name is None else Decision(name, result.fitting[name])
+        return result if name is None else plan_of(state, name, result.fitting[name])
 
     @property
     def question(self) -> Question:
-        question: Question = self.state().question.question
-        return question
+        return self.state().question
 
     def caught_up(self) -> Question:
         """The question after it has learnt what changed."""
-        return Attempt(self.state(), self.engine._views).question
+        return NodeAnswers(self.state(), self.engine._views).question
 
 
 def repelling_of(engine: Engine) -> RepellingPods:
@@ -173,7 +175,7 @@ def wrong_failure(life: Life) -> None:
     life.engine._check_every = 0
     assert isinstance(life.engine.decide(state), FilterResult)
     life.engine._check_every = 1
-    life.caught_up().failure = state.question.question.failure
+    life.caught_up().failure = state.question.failure
 
 
 def wrong_claims(life: Life) -> None:
@@ -182,7 +184,7 @@ def wrong_claims(life: Life) -> None:
     state = life.engine.pre_filter(pod("q", claims=["d"]), life.world.cache)
     assert isinstance(state, CycleState)
     question = life.question
-    question.prepared = state.question.question.prepared
+    question.prepared = state.question.prepared
     question.answers.clear()
     question.found.clear()
     question.fitting.clear()
@@ -220,7 +222,7 @@ FAULTS: dict[str, Callable[[Life], None]] = {
 def same(decided: Any, plain: Any) -> bool:
     if isinstance(plain, FilterResult):
         return isinstance(decided, FilterResult) and decided.failure == plain.failure
-    return (decided.node_name, told(decided.verdict)) == (plain.node_name, told(plain.verdict))
+    return (decided.node_name, planned(decided)) == (plain.node_name, planned(plain))
 
 
 @pytest.mark.parametrize("max_searches", [None, 2], ids=["at once", "in slices"])
@@ -246,7 +248,7 @@ def test_a_fault_in_what_is_kept_is_noticed_and_mended(
 def test_without_a_fault_nothing_is_dropped_whether_a_pod_is_placed_or_refused() -> None:
     life = Life()
     for _ in range(2):
-        assert isinstance(life.decide(None), Decision)
+        assert isinstance(life.decide(None), Plan)
     for name in ("n1", "n2"):
         life.world.put(node_object(name, unschedulable=True))
     for _ in range(2):
@@ -264,8 +266,8 @@ def test_refusals_are_counted_apart_so_that_many_decisions_do_not_hide_them() ->
         state = engine.pre_filter(pod(claims=[name], **spec), world.cache)
         assert isinstance(state, CycleState)
         fits = name == "c" and not spec
-        assert isinstance(engine.decide(state), Decision if fits else FilterResult)
-        question: Question = state.question.question
+        assert isinstance(engine.decide(state), Plan if fits else FilterResult)
+        question: Question = state.question
         return question
 
     for name in "cdcdcdc":
@@ -305,7 +307,7 @@ def test_a_check_of_a_large_cluster_is_done_in_portions_and_the_decision_waits_f
     world = large_cluster()
     engine = Engine(environment(), check_every=1)
 
-    def decide() -> Decision | FilterResult | None:
+    def decide() -> Any:
         state = engine.pre_filter(waiting(), world.cache)
         assert isinstance(state, CycleState)
         return engine.decide(state, 4)
@@ -314,7 +316,7 @@ def test_a_check_of_a_large_cluster_is_done_in_portions_and_the_decision_waits_f
     world.put(node_object("another"))  # life goes on
 
     assert first is None
-    assert isinstance(decide(), Decision)
+    assert isinstance(decide(), Plan)
     assert engine.mismatches == 0
 
 
@@ -325,7 +327,7 @@ def test_a_mismatch_in_a_large_cluster_is_mended_in_portions_on_the_cluster_as_i
     engine.follow(world.cache)
     repelling_of(engine)._by_node.clear()
 
-    def decide() -> Decision | FilterResult | None:
+    def decide() -> Any:
         state = engine.pre_filter(waiting(), world.cache)
         assert isinstance(state, CycleState)
         return engine.decide(state, 4)
@@ -337,7 +339,7 @@ def test_a_mismatch_in_a_large_cluster_is_mended_in_portions_on_the_cluster_as_i
     while (decided := decide()) is None:
         pass
 
-    assert isinstance(decided, Decision)
+    assert isinstance(decided, Plan)
     assert decided.node_name in ("n01", "n02")
 
 
@@ -356,18 +358,15 @@ def test_a_check_whose_pod_is_gone_is_given_up_for_the_next_pod() -> None:
     assert isinstance(state, CycleState)
     while (decided := engine.decide(state, 4)) is None:
         pass
-    assert isinstance(decided, Decision)
+    assert isinstance(decided, Plan)
     assert engine._check is None
-
-
-def at_once() -> bool:
-    raise TakesLongError
 
 
 def test_a_node_that_takes_long_is_not_compared() -> None:
     life = Life()
     slow = life.engine.environment
-    object.__setattr__(slow, "start_deadline", lambda: at_once)
+    object.__setattr__(slow, "start_deadline", lambda: lambda: True)
+    object.__setattr__(slow, "hands_over_searches", True)
 
     assert life.decide(None).node_name == "n1"  # from memory
     assert life.engine.mismatches == 0
@@ -378,16 +377,16 @@ def test_results_for_many_nodes_are_compared_too(mode: Mode) -> None:
     world = cluster()
     engine = Engine(environment(mode), check_every=1)
 
-    def filtered() -> tuple[CycleState, FilterResult]:
+    def answered() -> tuple[Attempt, SharedResult]:
         state = engine.pre_filter(waiting(), world.cache)
         assert isinstance(state, CycleState)
-        return state, engine.filter_nodes(state, ["n1", "n2", "n3", "unknown"])
+        return state, filtered(engine, state, ["n1", "n2", "n3", "unknown"])
 
-    assert engine.confirms(*filtered())
-    question = filtered()[0].question.question
+    assert engine.confirms(*answered())
+    question = answered()[0].question
     question.keep("n1", question.answers["n3"])
-    assert not engine.confirms(*filtered())
+    assert not engine.confirms(*answered())
     assert engine.mismatches == 1
-    state, result = filtered()
+    state, result = answered()
     assert result.feasible == ("n1", "n2")
     assert engine.confirms(state, result)

@@ -2,11 +2,11 @@
 
 from allocator.outcome import Outcome
 from allocator.search import Solution
-from scheduler.engine import Engine
-from scheduler.framework.cycle_state import CycleState, FilterResult, SlowSearchError
+from scheduler.engine import Attempt, Engine, LongSearch
+from scheduler.framework.cycle_state import CycleState, FilterResult
 from tests.builders import claim, device, device_class, request, resource_slice
 from tests.pods import node_object, pod
-from tests.scheduler.world import World, environment
+from tests.scheduler.world import World, environment, filtered
 from tests.threads import at_once
 
 CARDS = 30
@@ -24,7 +24,7 @@ def world_of() -> World:
     return World(device_class(), node_object("n1"), node_object("n2"), *slices, *claims)
 
 
-def asking(world: World, engine: Engine, name: str) -> CycleState:
+def asking(world: World, engine: Engine, name: str) -> Attempt:
     state = engine.pre_filter(pod(name, claims=[name]), world.cache)
     assert isinstance(state, CycleState)
     return state
@@ -42,20 +42,20 @@ def test_the_loop_learns_what_the_thread_has_found_whoever_saw_the_slices_first(
     for _ in range(150):  # each time new slices, of which nobody knows anything yet
         world = world_of()
         engine = Engine(environment(), check_every=0)
-        slow = SlowSearchError(asking(world, engine, "of-thread"), "n1")
+        slow = LongSearch(asking(world, engine, "of-thread"), "n1")
         of_loop = asking(world, engine, "of-loop")
         found: list[Solution | Outcome] = []
 
         at_once(
             lambda: found.append(engine.search(slow, lambda: False)),  # noqa: B023
-            lambda: engine.filter_nodes(of_loop),  # noqa: B023
+            lambda: filtered(engine, of_loop),  # noqa: B023
         )
 
         engine.memo.clear()  # what the loop has found itself
         state = asking(world, engine, "of-thread")
-        engine.learn(SlowSearchError(state, "n1"), found[0])
+        engine.learn(LongSearch(state, "n1"), found[0])
         before = engine.searches
-        result = engine.filter_nodes(state)
+        result = filtered(engine, state)
         assert engine.searches == before
         for node in ("n1", "n2"):
             assert devices_on(result, node) == [f"p{number:02}" for number in range(CARDS)]

@@ -42,7 +42,7 @@ from tests.scheduler.plugins.recording import (
     undeclared,
     unread,
 )
-from tests.scheduler.world import World, environment
+from tests.scheduler.world import World, environment, filtered
 from tests.strategies import nodes, pods
 
 FACTS = {
@@ -237,7 +237,7 @@ def answers(plugin: Plugin, waiting: list[Pod]) -> tuple[list[Any], list[Any]]:
         plain_state = cycle.pre_filter(each, world.cache, env, profile)
         assert isinstance(state, CycleState)
         assert isinstance(plain_state, CycleState)
-        remembered.append(engine.filter_nodes(state).feasible)
+        remembered.append(filtered(engine, state).feasible)
         plain.append(cycle.filter_nodes(plain_state).feasible)
     return remembered, plain
 
@@ -384,7 +384,7 @@ def test_a_node_is_another_one_when_what_is_read_of_it_changes(case: NodeCase) -
         plain = cycle.pre_filter(case.pod, world.cache, env)
         assert isinstance(state, CycleState)
         assert isinstance(plain, CycleState)
-        return engine.filter_nodes(state).feasible, cycle.filter_nodes(plain).feasible
+        return filtered(engine, state).feasible, cycle.filter_nodes(plain).feasible
 
     before = asked()
     node = world.cache.snapshot().nodes["n0"]
@@ -423,7 +423,7 @@ def test_devices_are_searched_after_all_predicates() -> None:
     state = engine.pre_filter(pod(claims=["c"]), world.cache)
     assert isinstance(state, CycleState)
 
-    assert engine.filter_nodes(state).rejected_by == {"NodeUnschedulable"}
+    assert filtered(engine, state).rejected_by == {"NodeUnschedulable"}
     assert engine.searches == 0
 
 

@@ -10,8 +10,8 @@ import pytest
 from allocator.outcome import Outcome
 from allocator.search import Solution
 from scheduler.client import Rejected
-from scheduler.engine import Decision, Engine
-from scheduler.framework.cycle_state import CycleState, FilterResult, SlowSearchError
+from scheduler.engine import Attempt, Engine, LongSearch, Plan
+from scheduler.framework.cycle_state import FilterResult
 from scheduler.framework.environment import ShouldStop
 from scheduler.scheduling_queue import Place, SchedulingQueue
 from scheduler.standalone.loop import SWEEP_SECONDS
@@ -37,19 +37,19 @@ class SlowEngine(Engine):
     gate: threading.Event
 
     def decide(
-        self, state: CycleState, max_searches: int | None = None
-    ) -> Decision | FilterResult | None:
+        self, attempt: Attempt, max_searches: int | None = None
+    ) -> Plan | FilterResult | LongSearch | None:
         if not self.is_searched:
-            raise SlowSearchError(state, "n1")
-        return super().decide(state, max_searches)
+            return LongSearch(attempt, "n1")
+        return super().decide(attempt, max_searches)
 
-    def search(self, slow: SlowSearchError, should_stop: ShouldStop) -> Solution | Outcome:
+    def search(self, slow: LongSearch, should_stop: ShouldStop) -> Solution | Outcome:
         self.gate.wait()
         if self.problems:
             raise self.problems.pop()
         return super().search(slow, should_stop)
 
-    def learn(self, slow: SlowSearchError, result: Solution | Outcome) -> None:
+    def learn(self, slow: LongSearch, result: Solution | Outcome) -> None:
         if self.lessons:
             raise self.lessons.pop()
         super().learn(slow, result)
