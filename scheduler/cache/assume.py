@@ -2,10 +2,13 @@
 
 A write's answer is newer than the watch for a moment. An overlay lives exactly as long as the watch has not reached
 its version; after that the watch knows at least as much, also when it knows that the claim is gone.
+
+The watch shows every write in its order, so an allocation was set at the version of the first event that has it. A list
+or an answer tells less: what is read may have been set long before.
 Source: scheduler-and-claims 1.9, reliability R9; upstream's AssumeCache.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from scheduler.cache.store import Changed, Store, is_newer, key_of, version_of
 from scheduler.model import ClaimRecord
@@ -21,9 +24,12 @@ class AssumeCache:
     """Claims by key and UID, newest known first. Every change is returned as (old, new) of what readers see."""
 
     def __init__(self) -> None:
-        self._watched: Store[ClaimRecord] = Store(lambda record: record.claim.metadata)
         self._assumed: dict[str, ClaimRecord] = {}
+        self._watched: Store[ClaimRecord] = Store(
+            lambda record: record.claim.metadata, self._assumed.get
+        )
         self._assumed_keys: dict[str, str] = {}
+        self._allocated_at: dict[str, int] = {}
         self._lowest = 0
 
     @property
@@ -40,6 +46,29 @@ class AssumeCache:
     def watched(self) -> Iterable[ClaimRecord]:
         """What the watch has shown, without overlays."""
         return self._watched
+
+    @property
+    def moments(self) -> Mapping[str, int]:
+        """UID -> the version at which the watch showed the claim's allocation to be set, where it has."""
+        return self._allocated_at
+
+    def forget_moments(self) -> None:
+        """Take it that nobody knows when anything was allocated."""
+        self._allocated_at.clear()
+
+    def allocated_at(self, uid: str) -> int | None:
+        """The version at which a claim's allocation was set; None: not known, or it has none.
+
+        An allocation that only answers have shown was set after all that the watch has shown: then this is the version
+        of the answer, which is later than that too.
+        """
+        newest, watched = self.by_uid(uid), self._watched.by_uid(uid)
+        allocation = None if newest is None else newest.claim.status.allocation
+        if newest is None or allocation is None:
+            return None
+        if watched is not None and watched.claim.status.allocation == allocation:
+            return self._allocated_at.get(uid)
+        return _version(newest) or None
 
     def get(self, key: str) -> ClaimRecord | None:
         """The newest claim with this key."""
@@ -90,16 +119,21 @@ class AssumeCache:
 
     def upsert(self, record: ClaimRecord) -> _Changes:
         """Take an added or modified claim from the watch."""
+        record = self._watched.identified(record)
         key = key_of(record.claim.metadata)
-        before = self.get(key)
+        before, watched = self.get(key), self._watched.get(key)
         if not self._watched.upsert(record):
             return []
+        self._note_moment(
+            watched, self._watched.get(key)
+        )  # an unreadable one is stored with what was known
         if _version(record) == 0:
             self._drop(key)
         return self._after(key, before)
 
     def delete(self, record: ClaimRecord) -> _Changes:
         """Take a deletion from the watch."""
+        record = self._watched.identified(record)
         meta = record.claim.metadata
         key = key_of(meta)
         before = self.get(key)
@@ -107,33 +141,61 @@ class AssumeCache:
             0 < _version(record) < _version(self._assumed[key])
         ):
             self._drop(key)
-        self._watched.delete(record)
+        for old, new in self._watched.delete(record):
+            self._note_moment(old, new)
         return self._after(key, before)
 
-    def replace(self, records: Iterable[ClaimRecord], resource_version: int) -> _Changes:
+    def replace(
+        self, records: Iterable[ClaimRecord], resource_version: int, *, is_reset: bool = False
+    ) -> _Changes:
         """Take a whole list.
+
+        Args:
+            records: all there are.
+            resource_version: of the list.
+            is_reset: whether versions begin anew: then what our own writes returned means nothing any more, either.
 
         Raises:
             ValueError: the list is older than what has been seen.
         """
         overlays = dict(self._assumed)
-        changes = self._watched.replace(records, resource_version)
+        changes = self._watched.replace(records, resource_version, is_reset=is_reset)
+        for old, _ in changes:
+            if old is not None:
+                self._allocated_at.pop(old.claim.metadata.uid, None)
         if not overlays:
             return changes
-        self._settle()
+        if is_reset:
+            self._drop_all()
+        else:
+            self._settle()
         result = [
             (old, new)
             for old, new in changes
             if key_of((new or old).claim.metadata) not in overlays  # type: ignore[union-attr]
         ]
         for key, before in overlays.items():
-            result.extend(_difference(before, self.get(key)))
+            result.extend(_difference(before, self.get(key), is_reset=is_reset))
         return result
 
     def progress(self, resource_version: int) -> _Changes:
         """The watch has come this far (bookmark)."""
         self._watched.progress(resource_version)
         return self._settled()
+
+    def _note_moment(self, old: ClaimRecord | None, new: ClaimRecord | None) -> None:
+        """Note when an allocation was set, from what the watch showed before and shows now under one key."""
+        uid = "" if new is None else new.claim.metadata.uid
+        if old is not None and old.claim.metadata.uid != uid:
+            self._allocated_at.pop(old.claim.metadata.uid, None)
+            old = None
+        if new is None:
+            return
+        allocation = new.claim.status.allocation
+        if allocation is None:
+            self._allocated_at.pop(uid, None)
+        elif old is None or old.claim.status.allocation != allocation:
+            self._allocated_at[uid] = _version(new)
 
     def _after(self, key: str, before: ClaimRecord | None) -> _Changes:
         changes = [change for change in self._settled() if not _is_about(change, key)]
@@ -160,6 +222,11 @@ class AssumeCache:
         self._lowest = min(map(_version, self._assumed.values()), default=0)
         return gone
 
+    def _drop_all(self) -> None:
+        for key in list(self._assumed):
+            self._drop(key)
+        self._lowest = 0
+
     def _drop(self, key: str) -> None:
         record = self._assumed.pop(key, None)
         if record is not None:
@@ -171,7 +238,9 @@ def _is_about(change: Changed[ClaimRecord], key: str) -> bool:
     return item is not None and key_of(item.claim.metadata) == key
 
 
-def _difference(old: ClaimRecord | None, new: ClaimRecord | None) -> _Changes:
+def _difference(
+    old: ClaimRecord | None, new: ClaimRecord | None, *, is_reset: bool = False
+) -> _Changes:
     if old is None and new is None:
         return []
     if old is None or new is None:
@@ -179,6 +248,7 @@ def _difference(old: ClaimRecord | None, new: ClaimRecord | None) -> _Changes:
     before, after = old.claim.metadata, new.claim.metadata
     if before.uid != after.uid:
         return [(old, None), (None, new)]
-    if old is new or before.resource_version == after.resource_version != "":
+    is_same_version = before.resource_version == after.resource_version != ""
+    if old is new or (is_same_version and not is_reset):
         return []
     return [(old, new)]

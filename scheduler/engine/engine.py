@@ -244,10 +244,27 @@ class Engine:
 
     # --- one node of many ---------------------------------------------------------------------------------------------
 
-    def best(self, attempt: Attempt, result: SharedResult) -> Plan:
-        """The plan for the best node that fits; among equals the first, as `cycle.select_node`."""
-        name = self._best(attempt, {name: result.answers[name] for name in result.fitting})
-        return plan_of(attempt, name, result.fitting[name])
+    def decide_among(
+        self, attempt: Attempt, names: Sequence[str]
+    ) -> Plan | SharedResult | LongSearch:
+        """Choose the best of some nodes, all of them looked at, or say why none will do; among equals the first named.
+
+        Costs a lookup for each node, `decide` only for as many as are enough.
+        """
+        answers, question = NodeAnswers(attempt, self._views), attempt.question
+        if answers.are_kept and not attempt.allocated:
+            walk = self._walk_with(answers, attempt, answers.old(names))
+            if walk.long_search is not None:
+                return walk.long_search
+            known, fits = question.answers, question.fitting
+            fitting = {} if question.ending else {n: known[n] for n in names if n in fits}
+            if fitting:
+                self.looked_up += len(names)
+                return self._best(attempt, fitting)
+        result = self.filter_nodes(attempt, names)
+        if isinstance(result, LongSearch) or result.failure is not None:
+            return result
+        return self._best(attempt, {name: result.answers[name] for name in result.fitting})
 
     def decide(
         self, attempt: Attempt, max_searches: int | None = None
@@ -301,11 +318,8 @@ class Engine:
         if not walk.fitting or walk.is_ended:
             result = self._concluded(attempt, walk.answers, total, is_of_all=True)
             return result, walk.answers
-        name = self._best(
-            attempt, {name: each for name, each in walk.answers.items() if each.status is SUCCESS}
-        )
-        attempt.question.end_attempt()
-        return plan_of(attempt, name, attempt.verdict(walk.answers[name])), walk.answers
+        fitting = {name: each for name, each in walk.answers.items() if each.status is SUCCESS}
+        return self._best(attempt, fitting), walk.answers
 
     def _nominated(self, attempt: Attempt) -> tuple[Plan | LongSearch, Mapping[str, Answer]] | None:
         """The same for the node that was nominated for the pod; None: there is none, or it does not fit."""
@@ -326,13 +340,16 @@ class Engine:
         start = self._start % len(order) if len(order) > self._enough else 0
         return start, (order[place - len(order)] for place in range(start, start + len(order)))
 
-    def _best(self, attempt: Attempt, fitting: Mapping[str, Answer]) -> str:
-        """The best of some nodes that fit, as `cycle.select_node`; equal scores are weighed once."""
+    def _best(self, attempt: Attempt, fitting: Mapping[str, Answer]) -> Plan:
+        """The plan for the best of some nodes that fit, as `cycle.select_node`; equal scores are weighed once."""
         first: dict[Scores, str] = {}
         for name, answer in fitting.items():
             first.setdefault(answer.scores or scores_of(attempt, answer), name)
         weighed = self._profile.weigh(first)
-        return first[max(first, key=weighed.__getitem__)]
+        best = first[max(first, key=weighed.__getitem__)]
+        plan = plan_of(attempt, best, attempt.verdict(fitting[best]))
+        attempt.question.end_attempt()
+        return plan
 
     def place(
         self, pod: Pod, reader: ClusterReader, node_name: str, *, from_memory: bool

@@ -22,7 +22,7 @@ from scheduler.framework.resources import (
     pod_requests,
 )
 from scheduler.framework.status import SUCCESS, Status, unresolvable
-from scheduler.model import ClusterSnapshot, Container, NodeInfo, Pod
+from scheduler.model import ClusterSnapshot, Container, NodeInfo, Pod, UnreadablePod
 from scheduler.plugins.anti_affinity import REQUIRED, required_terms
 
 NAME: Final = "Unsupported"
@@ -80,6 +80,8 @@ def pre_filter(pod: Pod, mode: Mode) -> Status:
 
     In extender mode: what neither kube-scheduler nor this scheduler would honour when called for one pod at a time.
     """
+    if isinstance(pod, UnreadablePod):
+        return _refusal(f"the pod cannot be read: {pod.problem}")
     if pod.spec.scheduling_group is not None or pod.spec.workload_ref is not None:
         return _refusal(GROUP)
     if mode is Mode.EXTENDER:

@@ -31,7 +31,6 @@ from scheduler.model import (
     Taint,
 )
 from scheduler.plugins import PLUGINS, PROFILES, dynamic_resources, node_allocatable
-from scheduler.plugins.__main__ import table
 from tests.builders import claim, device, device_class, quantity, resource_slice
 from tests.pods import container, node_object, pod, port
 from tests.scheduler.plugins.recording import (
@@ -425,9 +424,3 @@ def test_devices_are_searched_after_all_predicates() -> None:
 
     assert filtered(engine, state).rejected_by == {"NodeUnschedulable"}
     assert engine.searches == 0
-
-
-def test_the_list_of_plugins_has_all_of_them_in_their_order() -> None:
-    lines = table().splitlines()[1:]
-
-    assert [line.split()[0] for line in lines] == [plugin.name for plugin in PLUGINS]
