@@ -107,7 +107,7 @@ def _kind(status: Status) -> ReasonKind:
 
 
 def summary(result: FilterResult) -> Reason | None:
-    """The pod's own reason, by the rule of `architecture.md` 3; None if some node fits."""
+    """The pod's own reason, by the rule of docs/reference/reasons.md#which-reason; None if some node fits."""
     return None if result.failure is None else result.failure.reason
 
 

@@ -68,7 +68,7 @@ def filter_node(state: CycleState, node: NodeInfo) -> NodeVerdict:
 def filter_nodes(state: CycleState, names: Iterable[str] | None = None) -> FilterResult:
     """Look at all nodes, or at those named, in order.
 
-    An error that no other node can mend ends the attempt at once (`architecture.md` decision 11).
+    An error that no other node can mend ends the attempt at once (docs/decisions/0011-node-errors.md).
     """
     nodes = state.snapshot.nodes
     names = list(nodes) if names is None else list(names)

@@ -444,15 +444,7 @@ class ExtenderService:
                 return None
             return error(Reason(kind=ReasonKind.NO_NODES, message="the node is gone"))
 
-        return self._binder.start(
-            plan.pod,
-            node_name,
-            plan.claims,
-            plan.allocations,
-            recheck,
-            deadline,
-            plan.demand,
-        )
+        return self._binder.start(plan, recheck, deadline)
 
     async def _newest_pod(self, args: BindArgs) -> Pod | BindOutcome:
         """The pod as the cache has it, or as the API server has it if the watch is behind; or what ends the call."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
-from allocator.model.claims import AllocationResult, ResourceClaim
+from allocator.model.claims import ResourceClaim
 from allocator.outcome import Reason, ReasonKind
 from scheduler.binder import BindOutcome, Chain
 from scheduler.clock import Clock
@@ -25,14 +25,13 @@ from scheduler.conclusion import NO_NODES, failure_message, pod_failure_message
 from scheduler.config import Settings
 from scheduler.engine import Attempt, Engine, LongSearch, Plan
 from scheduler.events import NORMAL
-from scheduler.framework.cycle_state import FilterResult, PodClaim
+from scheduler.framework.cycle_state import FilterResult
 from scheduler.framework.status import Code, Status, error
 from scheduler.model import (
     Change,
     ChangeListener,
     ClusterReader,
     Kind,
-    NodeAllocatableResourceClaimStatus,
     Pod,
 )
 from scheduler.plugins.dynamic_resources import NAME as DYNAMIC_RESOURCES
@@ -90,16 +89,7 @@ class PodBinder(Protocol):
         """The bind under way for a pod."""
         ...
 
-    def start(
-        self,
-        pod: Pod,
-        node_name: str,
-        claims: Sequence[PodClaim],
-        allocations: Mapping[str, AllocationResult],
-        recheck: Callable[[], Status | None] | None = None,
-        *,
-        demand: Sequence[NodeAllocatableResourceClaimStatus] = (),
-    ) -> Chain:
+    def start(self, plan: Plan, recheck: Callable[[], Status | None] | None = None) -> Chain:
         """Hold what was decided and begin to write it."""
         ...
 
@@ -489,14 +479,7 @@ class StandaloneLoop:
         if isinstance(decided, FilterResult):
             self._none_fits(attempt, decided)
             return
-        chain = self._binder.start(
-            decided.pod,
-            decided.node_name,
-            decided.claims,
-            decided.allocations,
-            recheck_node(attempt, decided, self._cache),
-            demand=decided.demand,
-        )
+        chain = self._binder.start(decided, recheck_node(attempt, decided, self._cache))
         self._own(queued, self._finish(attempt, chain, self._clock.monotonic()))
 
     def _none_fits(self, state: Attempt, result: FilterResult) -> None:
