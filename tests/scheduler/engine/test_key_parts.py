@@ -625,7 +625,6 @@ QUESTIONS = [
     Question(
         part=f"facts.{REPELLED_FROM.name}", other={"labels": {"app": "loud"}}, objects=[repelling()]
     ),
-    Question(part="spec.node_name", one={"node_name": "n0"}, other={"node_name": "n1"}, objects=[]),
     counted(  # who uses the claim
         "users",
         costs(container="3500m"),
