@@ -127,6 +127,8 @@ class KubeScheduler:
             self._spawn(self._repeat(replica, verb, body))
         seconds = TIMEOUT_SECONDS if self.rng.random() < 0.98 else 0.01
         author = replica.owner.name
+        if verb == "bind":  # known before what it brings about
+            world.record(Call(began, author, verb, request, 0))
         answer = await replica.call(f"/{verb}", body, seconds)
         world.net.operations += 1
         status, found = (0, None) if answer is None else (answer[0], _decoded(answer[1]))

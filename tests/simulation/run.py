@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.invariants import write_trace
 from tests.simulation.plan import make_plan
-from tests.simulation.world import plan_facts, run_plan
+from tests.simulation.world import collect_garbage, plan_facts, quiet_interpreter, run_plan
 
 
 def main() -> int:
