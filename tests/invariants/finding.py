@@ -1,6 +1,6 @@
 """What is wrong."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -18,8 +18,8 @@ class Finding:
     rule: str
     subject: str
     text: str
-    at: float = 0.0
-    revision: int = 0
+    at: float = field(default=0.0, compare=False)
+    revision: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
         where = f"revision {self.revision}, {self.at:.3f} s"

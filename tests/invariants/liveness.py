@@ -29,6 +29,7 @@ SETTLED_SECONDS = 60.0
 
 MOST_REQUESTS_A_SECOND = 1.0
 MOST_MESSAGES = 2
+_MOVING = ("ResourceClaim", "ResourceSlice", "DeviceClass", "DeviceTaintRule", "Node")
 
 
 class Liveness:
@@ -40,7 +41,9 @@ class Liveness:
         self._healed_at: float | None = None
         self._requests: Counter[str] = Counter()
         self._refusals: Counter[tuple[str, str, str]] = Counter()
-        self._messages: dict[str, list[str]] = {}
+        self._messages: dict[str, tuple[str, int]] = {}  # pod UID -> text, revision
+        self._changes: Counter[str] = Counter()  # pod UID -> changes of the text for no reason
+        self._moved_at = 0  # revision of the last change that may be a reason
 
     def take(self, entry: Entry, cluster: Cluster) -> Iterator[Finding]:
         """See an entry; at the end, judge."""
@@ -60,20 +63,24 @@ class Liveness:
                     self._requests[entry.author] += 1
             if entry.status in (403, 422):
                 self._refusals[entry.author, entry.method, entry.path] += 1
-        elif (
-            isinstance(entry, Change)
-            and entry.kind == "Pod"
-            and entry.at >= self._healed_at + SETTLED_SECONDS
-        ):
-            self._note_message(entry.object)
+        elif isinstance(entry, Change):
+            self._note_message(entry, cluster)
 
-    def _note_message(self, pod: Object) -> None:
+    def _note_message(self, change: Change, cluster: Cluster) -> None:
+        if change.kind in _MOVING or change.type != "MODIFIED":
+            self._moved_at = change.revision
+        if change.kind != "Pod":
+            return
+        pod = change.object
+        if node_of(pod) or is_deleting(pod):
+            self._moved_at = change.revision
         for condition in status(pod).get("conditions") or ():
             if condition["type"] == "PodScheduled" and condition["status"] == "False":
-                told = self._messages.setdefault(uid(pod), [])
                 text = f"{condition.get('reason')}: {condition.get('message')}"
-                if not told or told[-1] != text:
-                    told.append(text)
+                before, at = self._messages.get(uid(pod), (text, 0))
+                if text != before and self._moved_at < at:
+                    self._changes[uid(pod)] += 1
+                self._messages[uid(pod)] = text, change.revision
 
     def _judge(self, end: Mark, cluster: Cluster) -> Iterator[Finding]:
         yield from placed(cluster, self._scheduler_name, end.facts)
@@ -81,10 +88,10 @@ class Liveness:
         yield from self._quiet(end)
         yield from _caches(end)
         yield from _leaders(end)
-        for pod_uid, told in sorted(self._messages.items()):
+        for pod_uid, changes in sorted(self._changes.items()):
             pod = cluster.get("Pod", pod_uid)
-            if pod is not None and len(told) > MOST_MESSAGES:
-                text = f"was told {len(told)} different reasons since all was quiet"
+            if pod is not None and changes > MOST_MESSAGES:
+                text = f"was told another reason {changes} times, and nothing had changed"
                 yield Finding("L2", full_name(pod), text)
         for process, facts in sorted(end.facts.get("processes", {}).items()):
             if facts.get("tasks", 0) > facts.get("most_tasks", 1_000):

@@ -71,16 +71,30 @@ def over_capacity(
 
 
 def over_counters(
-    claims: Iterable[Object], slices: Iterable[Object], about: Object, rule: str = "S3"
+    claims: Iterable[Object],
+    slices: Iterable[Object],
+    about: Object,
+    *,
+    whole_pool: bool = False,
 ) -> Iterator[Finding]:
-    """S3: what distinct devices draw on a counter is within it, for the counters that `about` draws on."""
+    """S3: what distinct devices draw on a counter is within it, for the counters that `about` draws on.
+
+    Args:
+        claims: all that draw.
+        slices: all.
+        about: the claim that is looked at, one of `claims`.
+        whole_pool: whether a counter that is overdrawn spoils all of its pool, as it does for upstream.
+    """
     known = published(slices)
-    concerned = {
-        counter: device
-        for device, _ in held(about)
-        for counter, amount in _draws(device, known.devices.get(device)).items()
-        if amount > 0
-    }
+    concerned: dict[Counter, Device] = {}
+    for device, _ in held(about):
+        for counter, amount in _draws(device, known.devices.get(device)).items():
+            if amount > 0:
+                concerned[counter] = device
+                if whole_pool:
+                    pool = device[0], device[1]
+                    every = known.counters.get((pool, known.generations[device]), {})
+                    concerned |= dict.fromkeys(((*pool, *each) for each in every), device)
     if not concerned:
         return
     used: dict[Counter, int] = defaultdict(int)
@@ -91,7 +105,7 @@ def over_counters(
         limit = known.limit(device, counter[2], counter[3])
         if limit is None or used[counter] > nanos(limit):
             text = f"more is drawn than there is, with {full_name(about)}"
-            yield Finding(rule, "/".join(counter), text)
+            yield Finding("S3", "/".join(counter), text)
 
 
 def _draws(device: Device, published_device: Object | None) -> Mapping[Counter, int]:

@@ -78,7 +78,7 @@ class _Search:
             for claim in made
             for _ in (
                 *sharing.over_capacity(together, self.view.slices, claim),
-                *sharing.over_counters(together, self.view.slices, claim),
+                *sharing.over_counters(together, self.view.slices, claim, whole_pool=True),
             )
         )
 
@@ -140,6 +140,9 @@ class _Search:
                     for capacity, amount in asked.items()
                 )
                 if admin:
+                    # It may be charged for counters and capacity, in ways of its own (dra-allocator 3.8).
+                    if device.get("consumesCounters") or device.get("allowMultipleAllocations"):
+                        raise _GiveUpError
                     result["adminAccess"] = True
                 elif device.get("allowMultipleAllocations") and is_free:
                     result["shareID"] = f"{id(result)}"

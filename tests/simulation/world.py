@@ -10,7 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -27,6 +27,7 @@ from scheduler.simulated.claim_controller import ClaimController
 from scheduler.simulated.garbage import GarbageCollector
 from scheduler.simulated.kubelets import Kubelets
 from tests.invariants import Change, Entry, Finding, Judge, Mark, Restored, Sent, Terms
+from tests.invariants.objects import claim_names
 from tests.simulation.chaos import Chaos, ReplicaFaults
 from tests.simulation.clocks import ProcessClock
 from tests.simulation.drivers import Drivers
@@ -36,7 +37,7 @@ from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import Answer, Network, NoAnswer, Wire
 from tests.simulation.plan import Plan
 from tests.simulation.replicas import Replica
-from tests.simulation.tenants import Tenants
+from tests.simulation.tenants import Tenants, claims_path
 
 Object = dict[str, Any]
 OURS: Final = "dra-scheduler"
@@ -113,7 +114,6 @@ class World:
             Replica(self, f"{OURS}-{index}", plan.mode, self._settings())
             for index in range(plan.replicas)
         ]
-        self.exempt_pods: set[str] = set()
 
     def _terms(self) -> Terms:
         plan = self.plan
@@ -201,7 +201,9 @@ class World:
 
     def defect(self, text: str, error: BaseException | None = None) -> None:
         """Something ended that should not."""
-        self.findings.append(Finding("defect", "process", text, self.loop.time()))
+        finding = Finding("defect", "process", text)
+        if finding not in self.findings:
+            self.findings.append(replace(finding, at=self.loop.time()))
 
     def refused_by_server(self, answer: Object) -> None:
         """A tenant's object was refused: it was not valid."""
@@ -247,9 +249,11 @@ class World:
 
     def run(self) -> Outcome:
         """Run to the end."""
+        _defects.world = self
         try:
             self.loop.run_until_complete(self._main())
         finally:
+            _defects.world = None
             self.is_over = True
             for replica in self.replicas:
                 if replica.starts:
@@ -367,10 +371,18 @@ class World:
             "processes": processes,
             "waiting": waiting,
             "leaders": 1 if self.plan.election else self.plan.replicas,
-            "exempt_pods": sorted(self.exempt_pods),
+            "exempt_pods": sorted(self._doomed()),
             "exempt_claims": [],
             "writes_conditions": self.plan.mode is Mode.STANDALONE,
         }
+
+    def _doomed(self) -> Iterator[str]:
+        """Pods that can never be bound: a webhook of the cluster refuses one of their claims."""
+        for pod in self.objects("/pods"):
+            namespace = pod["metadata"]["namespace"]
+            for called in claim_names(pod).values():
+                if called and self.chaos.judged.get(f"{claims_path(namespace)}/{called}"):
+                    yield pod["metadata"]["uid"]
 
     def clock_rate(self) -> float:
         """Of a new process."""
@@ -402,12 +414,36 @@ def plan_facts(plan: Plan) -> Object:
 _collect = gc.collect
 
 
+class _Defects(logging.Handler):
+    """What the application logs with a traceback is a defect, whatever it did about it."""
+
+    world: World | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if self.world is None or error is None:
+            return
+        place = error.__traceback__
+        while place is not None and place.tb_next is not None:
+            place = place.tb_next
+        where = "" if place is None else f" in {place.tb_frame.f_code.co_qualname}:{place.tb_lineno}"
+        self.world.defect(f"{type(error).__name__}: {error}{where}", error)
+
+
+_defects = _Defects(logging.ERROR)
+
+
 @contextmanager
 def quiet_interpreter() -> Iterator[None]:
     """For many runs: no log, no word of tasks that were dropped on purpose, garbage collected between runs only."""
     kept = gc.freeze, gc.set_threshold
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
-    logging.disable(logging.CRITICAL)
+    logger = logging.getLogger("scheduler")
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(_defects)
+    logger.setLevel(logging.ERROR)
+    logger.propagate = False
+    logging.getLogger("asyncio").disabled = True
     gc.disable()
     gc.freeze = lambda: None
     gc.collect = lambda *_: 0
@@ -422,7 +458,10 @@ def quiet_interpreter() -> Iterator[None]:
         gc.freeze, gc.set_threshold = kept
         gc.enable()
         sys.unraisablehook = hook
-        logging.disable(logging.NOTSET)
+        logger.removeHandler(_defects)
+        logger.setLevel(level)
+        logger.propagate = propagate
+        logging.getLogger("asyncio").disabled = False
 
 
 def collect_garbage() -> None:
