@@ -302,6 +302,9 @@ class Tenants:
         pods = list(world.objects("/pods"))
         if pods and rng.random() < 0.15:
             self.delete_pod(rng.choice(pods))
+        for pod in pods:
+            if (pod.get("status") or {}).get("phase") == "Succeeded" and rng.random() < 0.1:
+                self.delete_pod(pod)
         claims = list(world.objects("resource.k8s.io/resourceclaims"))
         if claims and rng.random() < 0.06:
             self.delete_claim(rng.choice(claims))

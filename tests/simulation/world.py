@@ -28,7 +28,7 @@ from scheduler.simulated.garbage import GarbageCollector
 from scheduler.simulated.kubelets import Kubelets
 from tests.invariants import Change, Entry, Finding, Judge, Mark, Restored, Sent, Terms
 from tests.invariants.objects import claim_names
-from tests.simulation.chaos import Chaos, ReplicaFaults
+from tests.simulation.chaos import Chaos, ReplicaFaults, write_name
 from tests.simulation.clocks import ProcessClock
 from tests.simulation.drivers import Drivers
 from tests.simulation.faults import Faults, Verdict
@@ -41,6 +41,8 @@ from tests.simulation.tenants import Tenants, claims_path
 
 Object = dict[str, Any]
 OURS: Final = "dra-scheduler"
+WRITES: Final = ("finalizer", "allocate", "release", "bind", "lease", "pod status", "claim patch")
+OUTCOMES: Final = ("committed", "conflict", "refused", "unknown")
 RECORDED: Final = {
     "/pods": "Pod",
     "/nodes": "Node",
@@ -232,6 +234,9 @@ class World:
                 reason, message = body.get("reason", ""), body.get("message", "")
         elif not isinstance(answer, NoAnswer):
             status, method = 200, "WATCH"
+        if name := write_name(request):
+            is_unknown = verdict.loses_answer or isinstance(answer, NoAnswer)
+            self.happened[f"outcome: {name} {_outcome(0 if is_unknown else status)}"] += 1
         self.record(
             Sent(
                 self.loop.time(),
@@ -396,6 +401,14 @@ class World:
         return ReplicaFaults(self, replica)
 
 
+def _outcome(status: int) -> str:
+    if status == 0 or status >= 500:
+        return "unknown"
+    if status == 409:
+        return "conflict"
+    return "committed" if status < 300 else "refused"
+
+
 def plan_facts(plan: Plan) -> Object:
     """A plan as JSON."""
     return {
@@ -426,7 +439,9 @@ class _Defects(logging.Handler):
         place = error.__traceback__
         while place is not None and place.tb_next is not None:
             place = place.tb_next
-        where = "" if place is None else f" in {place.tb_frame.f_code.co_qualname}:{place.tb_lineno}"
+        where = (
+            "" if place is None else f" in {place.tb_frame.f_code.co_qualname}:{place.tb_lineno}"
+        )
         self.world.defect(f"{type(error).__name__}: {error}{where}", error)
 
 
