@@ -1,6 +1,7 @@
 """What a seed decides: the cluster, how we run, and which faults happen how often."""
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -141,11 +142,27 @@ class Plan:
         )
 
 
-def make_plan(seed: int, *, liveness: bool) -> Plan:
-    """Draw a plan."""
+def make_plan(
+    seed: int,
+    *,
+    liveness: bool,
+    mode: Mode | None = None,
+    replicas: int = 0,
+    wanted: Iterable[str] = (),
+) -> Plan:
+    """Draw a plan.
+
+    Args:
+        seed: decides.
+        liveness: whether faults stop, and what has to happen then is judged.
+        mode: instead of the drawn one.
+        replicas: at least.
+        wanted: faults that are switched on in any case.
+    """
     rng = random.Random(f"plan {seed} {liveness}")
-    mode = rng.choice((Mode.STANDALONE, Mode.EXTENDER))
-    replicas = rng.choice((1, 1, 2, 2, 3))
+    drawn_mode = rng.choice((Mode.STANDALONE, Mode.EXTENDER))
+    mode = mode or drawn_mode
+    replicas = max(replicas, rng.choice((1, 1, 2, 2, 3)))
     possible = [
         name
         for name, kind in FAULTS.items()
@@ -160,6 +177,7 @@ def make_plan(seed: int, *, liveness: bool) -> Plan:
     }
     if "F18 two active" in faults and rng.random() < 0.5:
         del faults["F18 two active"]
+    faults |= {name: FAULTS[name].rate for name in wanted}
     election = replicas > 1 or rng.random() < 0.5
     if "F18 two active" in faults:
         election = False

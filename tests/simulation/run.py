@@ -208,7 +208,8 @@ def with_fixed_hashes() -> None:
     """Start this process again with hashes of text that are the same in every process: sets of text are walked in order."""
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.environ["PYTHONHASHSEED"] = "0"
-        module = __spec__.name if __spec__ is not None else "tests.simulation.run"
+        spec = sys.modules["__main__"].__spec__
+        module = "tests.simulation.run" if spec is None else spec.name
         os.execv(sys.executable, [sys.executable, "-m", module, *sys.argv[1:]])
 
 
