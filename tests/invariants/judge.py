@@ -92,7 +92,8 @@ class Judge:
                 self._calls = True
                 if entry.verb == "bind" and isinstance(entry.request, dict):
                     self._asked_to_bind.add(str(entry.request.get("PodUID")))
-                self._report(request_rules.answered(entry))
+                if self.terms.is_ours(entry.author):
+                    self._report(request_rules.answered(entry))
             case Restored():
                 self._restored(entry)
             case Mark():

@@ -27,7 +27,8 @@ from tests.invariants.solver import can_be_placed
 SETTLED_SECONDS = 60.0
 """After `healed`, until then all that can be done must be done; what follows is the quiet time of L7."""
 
-MOST_REQUESTS_A_SECOND = 1.0
+MOST_REQUESTS_A_SECOND = 0.5
+MOST_REQUESTS_A_WAITING_POD = 0.7  # an attempt each ten seconds, with all that it reads and writes
 MOST_MESSAGES = 2
 _MOVING = ("ResourceClaim", "ResourceSlice", "DeviceClass", "DeviceTaintRule", "Node")
 
@@ -102,7 +103,7 @@ class Liveness:
         if seconds < 10.0:
             return
         waiting = end.facts.get("waiting", 0)
-        most = (MOST_REQUESTS_A_SECOND + waiting) * seconds
+        most = (MOST_REQUESTS_A_SECOND + waiting * MOST_REQUESTS_A_WAITING_POD) * seconds
         for author, count in sorted(self._requests.items()):
             if count > most:
                 text = f"{count} requests in {seconds:.0f} s without work"
