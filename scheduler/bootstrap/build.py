@@ -237,6 +237,11 @@ def _watch_values(
     metrics.watch_value(
         "assumed_claims", "Claims written and not yet seen", lambda: float(cache.assumed_claims)
     )
+    metrics.watch_value(
+        "unreadable_objects",
+        "Objects known of which something that is needed cannot be read",
+        lambda: float(cache.unreadable_count()),
+    )
     metrics.watch_value("open_binds", "Binds under way", lambda: float(binder.open_chains))
     _watch_memory(metrics, engine)
 

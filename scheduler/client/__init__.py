@@ -7,7 +7,7 @@ not and will not happen), `Unknown` (it may have happened, or still happen). Sou
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -125,4 +125,18 @@ class ApiClient(Protocol):
 
     async def aclose(self) -> None:
         """Close all connections."""
+        ...
+
+
+@runtime_checkable
+class ListsMetadata(Protocol):
+    """A client that can also list nothing but the metadata of objects, which is less to send and to read."""
+
+    async def get_metadata(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+        """Read a list as `PartialObjectMetadataList`.
+
+        Raises:
+            ApiError: the server refused (subclass by status).
+            UnavailableError: no usable answer.
+        """
         ...

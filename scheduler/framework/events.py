@@ -16,6 +16,8 @@ from scheduler.model import (
     Kind,
     NodeObject,
     Pod,
+    UnreadableClaim,
+    UnreadableNode,
 )
 
 
@@ -86,9 +88,9 @@ def events_of(change: Change) -> Event:
 
 
 def _node_events(old: object, new: object) -> Event:
-    if not isinstance(new, NodeObject):
+    if not isinstance(new, NodeObject) or isinstance(new, UnreadableNode):
         return Event.NOTHING
-    if not isinstance(old, NodeObject):
+    if not isinstance(old, NodeObject) or isinstance(old, UnreadableNode):
         return Event.NODE_ADDED
     events = Event.NOTHING
     if old.metadata.labels != new.metadata.labels:
@@ -124,7 +126,12 @@ def _claim_events(old: object, new: object) -> Event:
         return Event.CLAIM_FREED | Event.CLAIM_CHANGED
     if after is None:
         return Event.NOTHING
-    return Event.NOTHING if before == after else Event.CLAIM_CHANGED
+    is_same = before == after and _is_unreadable(old) == _is_unreadable(new)
+    return Event.NOTHING if is_same else Event.CLAIM_CHANGED
+
+
+def _is_unreadable(claim: object) -> bool:
+    return isinstance(claim, ClaimRecord) and isinstance(claim.claim, UnreadableClaim)
 
 
 def own_events(old: Pod, new: Pod) -> Event:

@@ -27,7 +27,14 @@ from allocator.snapshot import Snapshot
 from scheduler.framework.cycle_state import CycleState, NodeVerdict, PodClaim, SlowSearchError
 from scheduler.framework.environment import Environment, ShouldStop, TakesLongError
 from scheduler.framework.status import Code, Status, error, unresolvable
-from scheduler.model import MAX_CONSUMERS, ClusterReader, NodeInfo, Pod
+from scheduler.model import (
+    MAX_CONSUMERS,
+    ClusterReader,
+    NodeInfo,
+    Pod,
+    UnreadableClaim,
+    UnreadableClass,
+)
 from scheduler.plugins import node_allocatable
 
 NAME: Final = "DynamicResources"
@@ -87,6 +94,12 @@ def resolve_claims(pod: Pod, reader: ClusterReader) -> tuple[PodClaim, ...] | St
 
 def _problem(pod: Pod, claim: ResourceClaim, *, is_generated: bool) -> Status | None:
     name = claim.metadata.name
+    if isinstance(claim, UnreadableClaim):
+        return _refusal(
+            ReasonKind.INVALID_CLAIM,
+            f"resourceclaim {name!r} cannot be read: {claim.problem}",
+            claim=name,
+        )
     if claim.metadata.deletion_timestamp is not None:
         return _refusal(
             ReasonKind.CLAIM_BEING_DELETED, f"resourceclaim {name!r} is being deleted", claim=name
@@ -178,7 +191,15 @@ def _check_unallocated(
                     request=where,
                 )
                 return error(reason, NAME)
-            if class_name not in classes:
+            found = classes.get(class_name)
+            if isinstance(found, UnreadableClass):
+                return _refusal(
+                    ReasonKind.DEVICE_CLASS_NOT_FOUND,
+                    f"request {where}: device class {class_name} cannot be read: {found.problem}",
+                    claim=name,
+                    request=where,
+                )
+            if found is None:
                 return _refusal(
                     ReasonKind.DEVICE_CLASS_NOT_FOUND,
                     f"request {where}: device class {class_name} does not exist",

@@ -13,7 +13,7 @@ from allocator.outcome import Reason, ReasonKind
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.resources import allocatable
 from scheduler.framework.status import SUCCESS, Status, unresolvable
-from scheduler.model import Container, NodeInfo, Pod
+from scheduler.model import Container, NodeInfo, Pod, UnreadablePod
 from scheduler.plugins.inter_pod_affinity import REQUIRED, required_terms
 
 NAME: Final = "Unsupported"
@@ -68,6 +68,8 @@ def _dicts(values: Any) -> Iterable[dict[str, Any]]:
 
 def pre_filter_extender(pod: Pod) -> Status:
     """Refuse what neither kube-scheduler nor this scheduler would honour when called for one pod at a time."""
+    if isinstance(pod, UnreadablePod):
+        return _refusal(f"the pod cannot be read: {pod.problem}")
     if pod.spec.scheduling_group is not None or pod.spec.workload_ref is not None:
         return _refusal(GROUP)
     return SUCCESS
