@@ -76,6 +76,7 @@ class Judge:
         self._epochs: list[tuple[int, int]] = []  # (revision, epoch) of allocations, rising
         self._created_at: dict[str, int] = {}  # claim UID -> revision
         self._asked_to_bind: set[str] = set()
+        self._lenient_until = float("-inf")
         self._calls = False
         self._reported: set[tuple[str, str, str]] = set()
 
@@ -110,6 +111,8 @@ class Judge:
                 )
 
     def _restored(self, entry: Restored) -> None:
+        """Caches are of another history, and nobody can tell: not before they have been read again."""
+        self._lenient_until = entry.at + self.terms.slack
         self.cluster.revision = entry.revision
         for kind in {*self.cluster.objects, *entry.objects}:
             there = {uid(obj) for obj in entry.objects.get(kind, ())}
@@ -148,7 +151,7 @@ class Judge:
             self._is_ours[uid(claim)] = ours
         elif now is None:
             cluster.allocated_at.pop(uid(claim), None)
-        if not ours:
+        if not ours or change.at < self._lenient_until:
             return
         self._report(claim_rules.written(before, claim, cluster, terms.slack))
         if is_new:
@@ -216,6 +219,8 @@ class Judge:
         pod = change.object
         is_bound = bool(node_of(pod)) and not (before is not None and node_of(before))
         if not is_bound or not self.terms.is_ours(change.author):
+            return
+        if change.at < self._lenient_until:
             return
         slack = self.terms.slack
         self._report(pod_rules.usable(pod, self.cluster))

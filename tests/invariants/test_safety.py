@@ -403,8 +403,11 @@ def test_a_restored_server_is_judged_by_what_it_has() -> None:
     }
     story.restored(backup)
     story.objects = {key: obj for key, obj in story.objects.items() if key[0] in backup}
+    story.wait(60.0)
     story.served()
     assert story.findings() == []
+    story.served()
+    assert "S6" in story.rules()
 
 
 def test_the_finalizer_is_the_one_that_upstream_uses() -> None:

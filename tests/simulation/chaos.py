@@ -1,8 +1,9 @@
 """Makes things go wrong: on the way of requests and watches, to processes, to the server, to nodes. And mends it all."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -54,8 +55,7 @@ def write_name(request: Request) -> str:
         return "pod status"
     if "/resourceclaims/" in path:
         if path.endswith("/status"):
-            status = orjson.loads(request.body).get("status") or {}
-            return "allocate" if status.get("reservedFor") else "release"
+            return "allocate" if b'"reservedFor":[{' in request.body else "release"
         return "claim patch" if method == "PATCH" else "finalizer"
     return ""
 
@@ -320,12 +320,13 @@ class Chaos:
             },
             "status": {"allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"}},
         }
-        first, second = (
-            lambda: self.world.do("POST", NODES, body),
-            lambda: self.world.drivers.node_added(name),
-        )
+        steps: list[Callable[[], Any]] = [
+            partial(self.world.do, "POST", NODES, body),
+            partial(self.world.drivers.node_added, name),
+        ]
         if self.rng.random() < 0.3:
-            first, second = second, first
+            steps.reverse()
+        first, second = steps
         first()
         if self.rng.random() < 0.3:
             self.world.loop.later(self.rng.random() * 3.0, second)

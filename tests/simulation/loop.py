@@ -163,7 +163,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         self.call_soon(work)
         return future
 
-    def call_soon_threadsafe(
+    def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
         """As `call_soon`; from a worker: as soon as its step has ended."""
@@ -209,7 +209,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         ready.pop()
         if handle._cancelled:
             return
-        owner = handle._context.get(OWNER)
+        owner = handle._context.get(OWNER)  # type: ignore[attr-defined]
         if owner is not None:
             if owner.is_dead:
                 return

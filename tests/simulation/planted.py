@@ -23,6 +23,8 @@ import orjson
 
 from allocator import pools
 from allocator.model.claims import ResourceClaim
+from scheduler.apiserver import opaque
+from scheduler.apiserver.requests import Request
 from scheduler.binder import Binder, ClaimWriter, PodWriter
 from scheduler.binder.outcome import BindError
 from scheduler.bootstrap.process import Process
@@ -96,11 +98,10 @@ def _on_write(stack: ExitStack, change: Callable[[str, str, Any], Any]) -> None:
 
     async def changed(self: Wire, method: str, path: str, body: bytes, **options: Any) -> Any:
         if self.identity.startswith(OURS) and body:
-            from scheduler.apiserver.requests import Request
-
             name = write_name(Request(method, path, {}, body))
             if name:
-                body = orjson.dumps(change(name, method, orjson.loads(body)))
+                document = change(name, method, opaque.decode("ResourceClaim", body))
+                body = opaque.encode(document)
         return await write(self, method, path, body, **options)
 
     _replace(stack, Wire, "write", changed)
@@ -135,8 +136,7 @@ def _(stack: ExitStack) -> None:
     def change(name: str, _method: str, document: Any) -> Any:
         if name in ("finalizer", "allocate", "release"):
             for entry in document["spec"].get("devices", {}).get("config") or ():
-                parameters = entry.get("opaque", {}).get("parameters", {})
-                parameters["rewritten"] = True
+                entry["opaque"]["parameters"] = {"rewritten": True}
         return document
 
     _on_write(stack, change)
