@@ -303,7 +303,7 @@ def test_a_wrong_index_is_found_and_made_anew(cache):
     cache.replace(CLAIM, [record("a", 11, "d1")], 20)
     cache.replace(POD, [at(pod("p", node_name="n1", requests={"cpu": "1"}), 12)], 20)
     assert cache.recount() == []
-    cache._allocated.set_written("uid-a", None, None)
+    cache._allocated.set_written("uid-a", None)
     cache._node_index.remove_pod("uid-p")
     assert len(cache.recount()) == 2
     cache.rebuild()
