@@ -11,6 +11,7 @@
 | L1-L8 | at the end of a quiet time, see `liveness` |
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -36,6 +37,7 @@ from tests.invariants.objects import (
     uid,
 )
 
+MOST_INVALID = 4
 __all__ = ["Finding", "Judge", "Terms", "judge"]
 
 
@@ -77,6 +79,7 @@ class Judge:
         self._created_at: dict[str, int] = {}  # claim UID -> revision
         self._asked_to_bind: set[str] = set()
         self._lenient_until = float("-inf")
+        self._refused: Counter[tuple[str, str]] = Counter()
         self._calls = False
         self._reported: set[tuple[str, str, str]] = set()
 
@@ -89,6 +92,7 @@ class Judge:
             case Sent():
                 if self.terms.is_ours(entry.author):
                     self._report(request_rules.sent(entry))
+                    self._report(self._invalid(entry))
             case Call():
                 self._calls = True
                 if entry.verb == "bind" and isinstance(entry.request, dict):
@@ -100,6 +104,14 @@ class Judge:
             case Mark():
                 pass
         self._report(self.liveness.take(entry, self.cluster))
+
+    def _invalid(self, request: Sent) -> Iterator[Finding]:
+        if not request_rules.is_invalid(request):
+            return
+        self._refused[request.author, request.path] += 1
+        if self._refused[request.author, request.path] == MOST_INVALID:
+            what = f"{request.method} {request.path}"
+            yield Finding("S12", what, f"is refused as invalid every time: {request.message}")
 
     def _report(self, found: Iterable[Finding]) -> None:
         for finding in found:

@@ -8,7 +8,7 @@ import pytest
 from tests.invariants.objects import FINALIZER, Object
 from tests.invariants.story import OTHER, US, Story, device, request, result
 
-Tell = Callable[[Story], None]
+Tell = Callable[[Story], Any]
 SHARED = device("gpu-0", allowMultipleAllocations=True, capacity={"memory": {"value": "10Gi"}})
 
 
@@ -310,9 +310,10 @@ BROKEN: dict[str, tuple[str, Tell]] = {
     "S12 forbidden": ("S12", lambda story: story.sent("GET", "/api/v1/pods", 403)),
     "S12 invalid": (
         "S12",
-        lambda story: story.sent(
-            "PUT", "/apis/resource.k8s.io/v1/namespaces/ns/resourceclaims/c", 422
-        ),
+        lambda story: [
+            story.sent("PUT", "/apis/resource.k8s.io/v1/namespaces/ns/resourceclaims/c", 422)
+            for _ in range(4)
+        ],
     ),
     "S13 older epoch": ("S13", older_epoch),
     "S14 other nodes": (

@@ -10,7 +10,7 @@ import orjson
 
 from scheduler.apiserver.requests import Request
 from scheduler.apiserver.server import Response
-from scheduler.client import MERGE_PATCH
+from scheduler.client import MERGE_PATCH, PROTOBUF
 from scheduler.model import FINALIZER
 from tests.simulation.faults import Faults, Verdict
 from tests.simulation.network import Answer, WatchConnection, Wire
@@ -55,7 +55,8 @@ def write_name(request: Request) -> str:
         return "pod status"
     if "/resourceclaims/" in path:
         if path.endswith("/status"):
-            return "allocate" if b'"reservedFor":[{' in request.body else "release"
+            is_reservation = request.content_type == PROTOBUF or b'"reservedFor":[{' in request.body
+            return "allocate" if is_reservation else "release"
         return "claim patch" if method == "PATCH" else "finalizer"
     return ""
 
