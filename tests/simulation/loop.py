@@ -106,7 +106,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         self._numbers = 0
         self._worker_callbacks: list[Callable[[], object]] | None = None
         self._ready: list[asyncio.Handle] = []
-        self.set_task_factory(self._make_task)
+        self.set_task_factory(self._make_task)  # type: ignore[arg-type]  # a narrower one
         self.set_exception_handler(lambda _loop, context: self.errors.append(context))
 
     def time(self) -> float:

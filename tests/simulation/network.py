@@ -214,18 +214,19 @@ class WatchConnection:
 
     def pump(self) -> None:
         """Send what the server has by now."""
-        if self._is_closed or self._is_silent:
+        if self._is_over():
             return
-        lines = self._watch.take()
-        faults = self.wire.faults
-        for line in lines:
-            for sent in faults.on_line(self, line, self._recent):
+        for line in self._watch.take():
+            for sent in self.wire.faults.on_line(self, line, self._recent):
                 self._send(sent)
             self._recent.append(line)
-            if self._is_silent or self._is_closed:
+            if self._is_over():
                 return
         if self._watch.ended:
             self._send(None)
+
+    def _is_over(self) -> bool:
+        return self._is_closed or self._is_silent
 
     def send_error(self, code: int, reason: str) -> None:
         """Send an ERROR event; the server then ends the watch."""
