@@ -362,7 +362,10 @@ class World:
         self.is_healed = True
         self.drivers.heal()
         self.mark("healed")
-        await asyncio.sleep(self.plan.quiet_seconds)
+        end = self.loop.time() + self.plan.quiet_seconds
+        while self.loop.time() < end:
+            self.drivers.attach()
+            await asyncio.sleep(1.0)
         self.mark("end", **self._facts())
 
     def _facts(self) -> Object:
