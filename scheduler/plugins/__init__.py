@@ -12,6 +12,7 @@ from scheduler.plugins import (
     inter_pod_affinity,
     node_affinity,
     node_allocatable,
+    node_name,
     node_ports,
     node_resources,
     node_unschedulable,
@@ -24,6 +25,7 @@ from scheduler.plugins import (
 PLUGINS: Final[tuple[Plugin, ...]] = (
     scheduling_gates.PLUGIN,
     node_unschedulable.PLUGIN,
+    node_name.PLUGIN,
     taint_toleration.PLUGIN,
     node_affinity.PLUGIN,
     node_ports.PLUGIN,

@@ -221,6 +221,8 @@ AFFINITY = [
         node=labeled(a="1"),
         want=MISMATCH,
     ),
+    Case(id="nodeName of another node", pod=pod(node_name="n9"), node=labeled(), want=MISMATCH),
+    Case(id="nodeName of this node", pod=pod(node_name="n1"), node=labeled()),
 ]
 
 
