@@ -261,6 +261,6 @@ def nodes(draw: st.DrawFn) -> NodeInfo:
         ),
         unschedulable=draw(st.booleans()),
         allocatable={"cpu": "2", "memory": "8", "pods": draw(st.sampled_from(("1", "9")))},
-        unlimited=draw(st.booleans()),
     )
-    return pods_of.node_info(made, draw(st.lists(pods(), max_size=1)))
+    running = draw(st.lists(pods(), max_size=1))
+    return pods_of.node_info(made, running, unlimited=draw(st.booleans()))

@@ -53,7 +53,7 @@ def _capacity_left(check: Check) -> None:
             total = others[name].nanos if name in others else 0
             for placed in on_it:
                 recorded = placed.result.consumed_capacity or {}
-                total += recorded[name].nanos if name in recorded else 0
+                total += max(0, recorded[name].nanos) if name in recorded else 0
             if total > capacity.value.nanos:
                 check.fail("capacity-left", on_it[0].owner, f"{device_id}: {name}")
 
@@ -73,7 +73,7 @@ def _counters_left(check: Check) -> None:
             for entry in device.consumes_counters or ():
                 for name, counter in (entry.counters or {}).items():
                     key = (entry.counter_set, name)
-                    total[key] = total.get(key, 0) - counter.value.nanos
+                    total[key] = total.get(key, 0) - max(0, counter.value.nanos)
         for (set_name, name), left in total.items():
             if left < 0:
                 check.fail("counters-left", None, f"pool {pool}: {set_name}/{name}")

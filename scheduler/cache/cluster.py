@@ -56,15 +56,23 @@ _MANY_SLICES: Final = (
 class ClusterCache:
     """Nodes, pods, claims, slices, classes and taint rules, with what is decided and not yet seen."""
 
-    def __init__(self, *, consumable_capacity: bool = True, counts_claims: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        consumable_capacity: bool = True,
+        counts_claims: bool = False,
+        silent_is_unlimited: bool = False,
+    ) -> None:
         """Start empty.
 
         Args:
             consumable_capacity: the gate: off, a result with a share id takes the whole device.
             counts_claims: the gate of node-allocatable resources: on, what devices of pods count in them is in use.
+            silent_is_unlimited: as of `NodeIndex`; for objects that come from manifests.
         """
         self._consumable_capacity = consumable_capacity
         self._counts_claims = counts_claims
+        self._silent_is_unlimited = silent_is_unlimited
         self._nodes: Store[NodeObject] = Store(meta_of)
         self._pods: Store[Pod] = Store(meta_of)
         self._slices: Store[ResourceSlice] = Store(meta_of)
@@ -84,7 +92,7 @@ class ClusterCache:
         self._pod_index = PodIndex()
         self._allocated = AllocatedIndex(consumable_capacity=consumable_capacity)
         self._judge = self._make_judge()
-        self._node_index = NodeIndex(counts_claims=counts_claims)
+        self._node_index = self._make_node_index()
         self._slice_index = SliceIndex.build(())
         self._slices_changed: dict[str, ResourceSlice | None] = {}
         self._rules_changed = False
@@ -405,7 +413,7 @@ class ClusterCache:
         for uid in self._in_flight.claims:
             allocated.set_held(uid, self._in_flight.allocations(uid))
         self._claims.forget_moments()
-        nodes = NodeIndex(counts_claims=self._counts_claims)
+        nodes = self._make_node_index()
         nodes.revision = self._node_index.revision + 1
         for node in self._nodes:
             nodes.set_node(node)
@@ -512,6 +520,11 @@ class ClusterCache:
             if added:
                 conflicts.extend(self._judge.brought(uid, added))
         self._tell_conflicts(conflicts)
+
+    def _make_node_index(self) -> NodeIndex:
+        return NodeIndex(
+            counts_claims=self._counts_claims, silent_is_unlimited=self._silent_is_unlimited
+        )
 
     def _make_judge(self) -> Judge:
         return Judge(self._allocated, self._limits_of, self._claims.allocated_at, self._is_bound)

@@ -267,7 +267,11 @@ class _Question:
             sides[part.side].append(part)
         earlier, before = sides[_Side.EARLIER], [*sides[_Side.OURS], *sides[_Side.EARLIER]]
         if earlier and not self._agree(counter_set, before):
-            return None if self.is_excused(before) else (earlier[-1].users[-1], True)
+            # Others who disagree already, and stay, would otherwise keep out whomever the allocator lets in beside them.
+            is_old = not self._agree(counter_set, earlier) and self.is_excused(earlier)
+            if is_old or self.is_excused(before):
+                return None
+            return earlier[-1].users[-1], True
         for part in sides[_Side.LATER]:
             if not self._agree(counter_set, [*before, part]):
                 return part.users[-1], False

@@ -48,6 +48,7 @@ READ_OF_NODES: Final[Mapping[str, Event]] = {
     "node.spec.taints": Event.NODE_TAINTS,
     "node.spec.unschedulable": Event.NODE_TAINTS,
     "node.status.allocatable": Event.NODE_ALLOCATABLE,
+    "is_unlimited": Event.NODE_ALLOCATABLE,
     "for_allocator.labels": Event.NODE_LABELS,
     "for_allocator.declared_features": Event.NODE_FEATURES,
     "pods": Event.ROOM_FREED,

@@ -61,6 +61,7 @@ class OfflineCluster:
         self.cache = ClusterCache(
             consumable_capacity=features.consumable_capacity,
             counts_claims=features.node_allocatable_resources,
+            silent_is_unlimited=True,
         )
         self._running = [pod for pod in inventory.pods if pod.spec.node_name]
         lists: Mapping[Kind, Iterable[Any]] = {

@@ -172,7 +172,7 @@ def filter_node(pod: PodInfo, node: NodeInfo) -> Status:
     backed = pod.fact(BACKED_RESOURCES)
     if not backed:
         return SUCCESS
-    offered = allocatable(node.node.status.allocatable) or {}
+    offered = allocatable(node.node)
     if any(offered.get(name, 0) <= 0 for name in backed):
         return _refusal(EXTENDED_RESOURCE)
     return SUCCESS

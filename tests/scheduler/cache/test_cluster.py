@@ -234,6 +234,12 @@ def test_listeners_hear_every_change_when_the_indexes_agree_again(cache):
     ]
 
 
+def test_a_node_that_does_not_say_what_it_has_is_not_unlimited(cache):
+    cache.apply(event(at(node_object("n3", silent=True), 11), NODE, "ADDED"))
+    assert not cache.snapshot().nodes["n3"].is_unlimited
+    assert cache.recount() == []
+
+
 def test_progress_is_told_for_events_bookmarks_and_lists(cache):
     heard = []
     cache.subscribe_progress(lambda kind, version: heard.append((kind, version)))

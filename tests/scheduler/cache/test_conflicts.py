@@ -254,6 +254,7 @@ CASES = [
         slices=groups(("x",), ("y",), ("x", "z")),
         claims=[used("p0"), used("p1"), used("p2")],
         gives_way="bc",
+        adds_nothing="c",
     ),
     Case(
         id="groups that agree by twos only",
@@ -278,6 +279,7 @@ CASES = [
         slices=groups((), ("x",), ()),
         claims=[used("p1"), used("p0"), used("p2")],
         gives_way="bc",
+        adds_nothing="c",
     ),
     Case(
         id="devices without groups",
@@ -592,6 +594,29 @@ def test_it_does_while_somebody_who_takes_part_is_not_bound():
     assert said(cache, "b") == [("p", "earlier")]
     cache.apply(event(record("a", 15), CLAIM))
     assert said(cache, "p") == [("b", "later")]
+
+
+def test_groups_of_bound_pods_that_disagree_already_are_not_held_against_anybody():
+    """The allocator goes by one of them: who follows it must not be sent back for ever."""
+    cache = made_of(groups((), ("x",), ()))
+    cache.apply(event(bound("a", 11, used("p0")), CLAIM))
+    cache.apply(event(bound("b", 12, used("p1")), CLAIM))
+    write(cache, "c", 13, used("p2"))
+    bind(cache, "a", 14)
+    assert said(cache, "c") == [("b", "earlier")]
+    bind(cache, "b", 15)
+    assert said(cache, "c") == []
+
+
+def test_groups_that_a_driver_changes_under_bound_pods_are_no_conflict_of_theirs():
+    cache = made_of(groups(("x",), ("x",)))
+    cache.apply(event(bound("a", 11, used("p0")), CLAIM))
+    cache.apply(event(bound("b", 12, used("p1")), CLAIM))
+    publish(cache, 20, *groups(("x",), ("y",)))
+    assert said(cache, "b") == [("a", "earlier")]
+    bind(cache, "a", 31)
+    bind(cache, "b", 32)
+    assert said(cache, "b") == []
 
 
 def test_a_share_gives_way_when_its_device_offers_less():

@@ -14,6 +14,7 @@ from allocator.columns import encoded
 from allocator.features import Features
 from allocator.outcome import Reason, ReasonKind
 from scheduler import cycle
+from scheduler.cache.cluster import ClusterCache
 from scheduler.engine import Engine
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.environment import Mode
@@ -80,7 +81,7 @@ class Recorded:
 
 
 @lru_cache
-def pool(size: int = 250) -> tuple[list[Pod], list[NodeInfo]]:
+def pool(size: int = 200) -> tuple[list[Pod], list[NodeInfo]]:
     """Random pods and nodes, the same ones in every run."""
     some_pods: list[Pod] = []
     some_nodes: list[NodeInfo] = []
@@ -333,6 +334,7 @@ class NodeCase:
     path: str
     before: list[Any] = field(default_factory=list)
     after: list[Any]
+    is_offline: bool = False
     pod: Pod = field(default_factory=lambda: pod("p"))
 
 
@@ -345,6 +347,13 @@ NODE_CASES = [
     NodeCase(path="node.spec.unschedulable", after=[node_object("n0", unschedulable=True)]),
     NodeCase(
         path="node.status.allocatable",
+        after=[node_object("n0", allocatable={"cpu": "1", "pods": "9"})],
+        pod=pod("p", requests={"cpu": "2"}),
+    ),
+    NodeCase(
+        path="is_unlimited",
+        is_offline=True,
+        before=[node_object("n0", silent=True)],
         after=[node_object("n0", allocatable={"cpu": "1", "pods": "9"})],
         pod=pod("p", requests={"cpu": "2"}),
     ),
@@ -374,7 +383,9 @@ NODE_CASES = [
 
 @pytest.mark.parametrize("case", NODE_CASES, ids=lambda case: case.path)
 def test_a_node_is_another_one_when_what_is_read_of_it_changes(case: NodeCase) -> None:
-    world = World(node_object("n0"), *case.before)
+    world = World()
+    world.cache = ClusterCache(silent_is_unlimited=case.is_offline)
+    world.put(node_object("n0"), *case.before)
     env = environment()
     engine = Engine(env, check_every=0)
 
