@@ -38,10 +38,9 @@ from scheduler.plugins.inter_pod_affinity import repelled_from, repelling_on
 _log: Final = logging.getLogger(__name__)
 
 SAMPLE_NODES: Final = 8  # looked at in one check, besides the one chosen
-_STEPS_AT_ONCE: Final = (
-    10  # between two turns of the event loop; each is half a millisecond, or a search
-)
-_PODS_AT_ONCE: Final = 1_000  # looked at for anti-affinity in one step
+# Between two turns of the event loop; each takes half a millisecond, or is one search.
+_STEPS_AT_ONCE: Final = 10
+_PODS_AT_ONCE: Final = 500  # looked at for anti-affinity in one step
 # Devices prepared anew; where nodes read more, slices are taken with all that is known of them.
 _MOST_DEVICES: Final = 2_000
 

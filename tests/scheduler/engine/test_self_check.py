@@ -302,11 +302,13 @@ def test_a_check_of_a_large_cluster_is_done_in_portions_and_the_decision_waits_f
         assert isinstance(state, CycleState)
         return engine.decide(state, 4)
 
-    first = decide()
-    world.put(node_object("another"))  # life goes on
+    answers: list[object] = []
+    while not answers or answers[-1] is None:
+        answers.append(decide())
+        world.put(node_object(f"another-{len(answers)}"))  # life goes on
 
-    assert first is None
-    assert isinstance(decide(), Decision)
+    assert [each is None for each in answers] == [True, True, False]
+    assert isinstance(answers[-1], Decision)
     assert engine.mismatches == 0
 
 
@@ -337,6 +339,8 @@ def test_a_check_whose_pod_is_gone_is_given_up_for_the_next_pod() -> None:
     world = large_cluster()
     world.put(claim("d"), pod("q", claims=["d"]))
     engine = Engine(environment(), check_every=1)
+    engine.follow(world.cache)
+    engine._repelling._by_node.clear()  # so that the check would end in another answer
     state = engine.pre_filter(waiting(), world.cache)
     assert isinstance(state, CycleState)
     while engine._check is None:
@@ -349,7 +353,21 @@ def test_a_check_whose_pod_is_gone_is_given_up_for_the_next_pod() -> None:
     while (decided := engine.decide(state, 4)) is None:
         pass
     assert isinstance(decided, Decision)
+    assert list(decided.verdict.allocations) == ["uid-d"]
     assert engine._check is None
+
+
+def test_a_pod_that_plainly_fits_nowhere_is_refused() -> None:
+    life = Life()
+    state = life.state()
+    life.world.remove(claim("c"))  # which no snapshot shows
+
+    decided = life.engine.decide(state)
+
+    assert isinstance(decided, FilterResult)
+    assert decided.failure is not None
+    assert decided.failure.message == "resourceclaim 'c' not found"
+    assert life.engine.mismatches == 1
 
 
 def at_once() -> bool:
