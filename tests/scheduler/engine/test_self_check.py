@@ -8,6 +8,7 @@ import pytest
 
 from scheduler import cycle
 from scheduler.engine import Decision, Engine
+from scheduler.engine.answers import Answer
 from scheduler.engine.attempt import Attempt
 from scheduler.engine.questions import Question
 from scheduler.engine.self_check import SAMPLE_NODES, sample
@@ -152,6 +153,23 @@ def another_finding(life: Life) -> None:
     life.world.put(node_object("n0"), gpu_slice("n0", "gpu-0", "gpu-1", model="a"))
 
 
+def another_device(life: Life) -> None:
+    """n1 gives the device that it gave while the first one was in use; nothing else tells the two apart."""
+    right = life.question.answers["n1"]
+    life.engine._check_every = 0
+    other = allocated_claim("other", used("gpu-0", pool="n1"))
+    life.world.put(other, node_object("n2", unschedulable=True))
+    assert life.decide(None).node_name == "n1"
+    wrong = life.question.answers["n1"]
+    life.world.remove(other)
+    life.world.put(node_object("n2"))
+    assert life.decide(None).node_name == "n1"
+    life.engine._check_every = 1
+    planted = Answer(right.info, view=right.view, found=wrong.found)
+    planted.scores = right.scores
+    life.question.keep("n1", planted)
+
+
 def wrong_scores(life: Life) -> None:
     life.caught_up().answers["n2"].scores = RawScores(0, 0, 1_000, 0)
 
@@ -202,6 +220,7 @@ FAULTS: dict[str, Callable[[Life], None]] = {
     "a node refuses wrongly": another_answer,
     "a node that refuses fits, others do not": another_yes,
     "what was found is of another view": another_finding,
+    "a node gives another device": another_device,
     "scores are wrong": wrong_scores,
     "no node can do, wrongly": wrong_failure,
     "claims are prepared from others": wrong_claims,
