@@ -261,6 +261,7 @@ def nodes(draw: st.DrawFn) -> NodeInfo:
         ),
         unschedulable=draw(st.booleans()),
         allocatable={"cpu": "2", "memory": "8", "pods": draw(st.sampled_from(("1", "9")))},
+        silent=draw(st.booleans()),
     )
     running = draw(st.lists(pods(), max_size=1))
     return pods_of.node_info(made, running, unlimited=draw(st.booleans()))

@@ -98,7 +98,7 @@ def build_leadership(
 
 
 def build_environment(
-    settings: Settings, features: Features, clock: Clock, mode: Mode
+    settings: Settings, features: Features, clock: Clock, rng: random.Random, mode: Mode
 ) -> Environment:
     """The environment of all decisions."""
     allocation = settings.allocation
@@ -110,7 +110,7 @@ def build_environment(
         return lambda: clock.monotonic() >= limit
 
     def new_share_id(_claim: ResourceClaim, _request: str, _device: DeviceID) -> str:
-        return str(uuid.uuid4())
+        return str(uuid.UUID(int=rng.getrandbits(128), version=4))
 
     return Environment(
         features=features,
@@ -189,7 +189,7 @@ def build_core(
         on_conflict=on_conflict,
         counts_claims=features.node_allocatable_resources,
     )
-    engine = Engine(build_environment(settings, features, clock, mode))
+    engine = Engine(build_environment(settings, features, clock, rng, mode))
     _watch_values(metrics, cache, reflectors, leadership, epochs, engine, binder)
     return Core(
         settings=settings,

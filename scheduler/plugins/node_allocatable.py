@@ -66,7 +66,7 @@ PLUGIN: Final = Plugin(
             "spec.resources.limits",
             "spec.overhead",
         ),
-        node=("is_unlimited", "node.status.allocatable", "requested"),
+        node=("node.status.allocatable", "is_unlimited", "requested"),
     ),
     is_about_devices=True,
     lists_shortages=True,

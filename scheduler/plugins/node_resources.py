@@ -125,7 +125,7 @@ PLUGIN: Final = Plugin(
             "spec.resources.requests",
             "spec.overhead",
         ),
-        node=("is_unlimited", "node.status.allocatable", "requested", "pods"),
+        node=("node.status.allocatable", "is_unlimited", "requested", "pods"),
     ),
     lists_shortages=True,
 )

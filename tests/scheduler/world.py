@@ -61,8 +61,8 @@ def filtered(engine: Engine, attempt: Attempt, names: Iterable[str] | None = Non
 class World:
     """A cluster that a test changes object by object; every change has a resourceVersion of its own."""
 
-    def __init__(self, *objects: Any) -> None:
-        self.cache = ClusterCache(counts_claims=True)
+    def __init__(self, *objects: Any, silent_is_unlimited: bool = False) -> None:
+        self.cache = ClusterCache(counts_claims=True, silent_is_unlimited=silent_is_unlimited)
         self._version = 0
         self.put(*objects)
 

@@ -20,7 +20,7 @@ async def here() -> AsyncIterator[World]:
         await hostile_cluster(made)
         await made.settled()
         environment = build_environment(
-            Settings(), made.environment.features, made.clock, Mode.EXTENDER
+            Settings(), made.environment.features, made.clock, made.rng, Mode.EXTENDER
         )
         made.environment = environment
         yield made

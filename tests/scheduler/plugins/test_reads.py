@@ -14,7 +14,6 @@ from allocator.columns import encoded
 from allocator.features import Features
 from allocator.outcome import Reason, ReasonKind
 from scheduler import cycle
-from scheduler.cache.cluster import ClusterCache
 from scheduler.engine import Engine
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.environment import Mode
@@ -334,7 +333,6 @@ class NodeCase:
     path: str
     before: list[Any] = field(default_factory=list)
     after: list[Any]
-    is_offline: bool = False
     pod: Pod = field(default_factory=lambda: pod("p"))
 
 
@@ -352,9 +350,8 @@ NODE_CASES = [
     ),
     NodeCase(
         path="is_unlimited",
-        is_offline=True,
-        before=[node_object("n0", silent=True)],
-        after=[node_object("n0", allocatable={"cpu": "1", "pods": "9"})],
+        before=[node_object("n0", allocatable={"cpu": "1", "pods": "9"})],
+        after=[node_object("n0", silent=True)],
         pod=pod("p", requests={"cpu": "2"}),
     ),
     NodeCase(
@@ -383,9 +380,7 @@ NODE_CASES = [
 
 @pytest.mark.parametrize("case", NODE_CASES, ids=lambda case: case.path)
 def test_a_node_is_another_one_when_what_is_read_of_it_changes(case: NodeCase) -> None:
-    world = World()
-    world.cache = ClusterCache(silent_is_unlimited=case.is_offline)
-    world.put(node_object("n0"), *case.before)
+    world = World(node_object("n0"), *case.before, silent_is_unlimited=True)
     env = environment()
     engine = Engine(env, check_every=0)
 
