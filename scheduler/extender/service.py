@@ -28,6 +28,7 @@ from scheduler.extender.lag import OURS_IS_BEHIND, until_claims_are_known
 from scheduler.extender.shortlist import best_nodes, may_shorten
 from scheduler.extender.wakeup import WakeUp
 from scheduler.framework.cycle_state import FilterResult, NodeVerdict
+from scheduler.framework.plan import plan_of
 from scheduler.framework.status import Code, Status, error
 from scheduler.model import Pod
 from scheduler.plugins.dynamic_resources import claim_to_give_back
@@ -293,7 +294,7 @@ class ExtenderService:
         """The nodes to answer: all that fit, the best few, or the one that is held."""
         if self._holds is not None and state.unallocated:
             [name] = self._best(state, result, 1)
-            self._holds.hold(state, result.fitting[name])
+            self._holds.hold(plan_of(state, name, result.fitting[name]))
             return [name]
         if self._shortlist and may_shorten(state.pod):
             return self._best(state, result, self._shortlist)
