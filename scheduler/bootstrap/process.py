@@ -411,6 +411,7 @@ class Process:
             if settings.leader_election.follow_lease
             else 0.0,
             observe=core.metrics.webhook,
+            refused=core.metrics.webhook_refused,
         ).create()
         server = self._make_server(app, settings.bind_address, settings.tls)
         if server.config.ssl is not None:
