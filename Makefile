@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 K8S ?= 1.37
 CASES ?= 0
+SEED ?= 1
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -62,6 +63,21 @@ e2e: $(VENV)/.dev ## the real control plane: contract, lifecycle, extender, stan
 	@if [ -z "$$KUBECONFIG" ]; then bash e2e/controlplane/build.sh $(K8S) >/dev/null; fi
 	DRA_E2E_KUBERNETES_VERSION=$(K8S) $(BIN)/pytest -q -m integration e2e tests/contract
 
+.PHONY: simulate-seeds
+simulate-seeds: $(VENV)/.dev ## the simulation for eight minutes, at least 300 seeds; SEED=n begins elsewhere
+	$(BIN)/python -m tests.simulation.run --seconds 480 --first $(SEED) --least 300 --jobs 2
+
+.PHONY: simulate-soak
+simulate-soak: $(VENV)/.dev ## 2,000 seeds of the simulation; every kind of fault, crash and outcome must have happened
+	$(BIN)/python -m tests.simulation.run --seeds $(SEED)-$$(($(SEED) + 1999)) --jobs 2 --gates
+
+.PHONY: simulate-planted
+simulate-planted: $(VENV)/.dev ## every bug that is planted in the application must be found by the simulation
+	$(BIN)/python -m tests.simulation.planted
+
+.PHONY: soak
+soak: simulate-soak simulate-planted ## what takes hours: the long sizes of the simulation
+
 .PHONY: conformance
 conformance: $(VENV)/.dev ## ask upstream's allocator and CEL afresh (Go) and compare; CASES=n random cases on top
 	$(BIN)/python -m tests.conformance.run --cases $(CASES)
@@ -69,6 +85,22 @@ conformance: $(VENV)/.dev ## ask upstream's allocator and CEL afresh (Go) and co
 .PHONY: bench
 bench: $(VENV)/.dev ## measure; BENCH=name runs one, BENCH_FULL=1 long backlogs three times, BENCH_PODS=n backlogs of n
 	$(BIN)/python -m tests.benchmarks.run $(if $(BENCH),--bench $(BENCH)) $(if $(BENCH_FULL),--full) $(if $(BENCH_PODS),--pods $(BENCH_PODS)) $(if $(DATA_DIR),--data-dir $(DATA_DIR))
+
+DOCS_VENV := .venv-docs
+$(DOCS_VENV)/.installed: requirements-docs.lock
+	$(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements-docs.lock
+	@touch $@
+
+.PHONY: docs
+docs: $(VENV)/.dev $(DOCS_VENV)/.installed ## the documentation site, strictly, into site/; fails on broken links and stale reference pages
+	$(BIN)/python -m docs.gen --check
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict
+
+.PHONY: docs-lock
+docs-lock: $(DOCS_VENV)/.installed ## write the lock file of the documentation's tools afresh
+	$(DOCS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check pip-tools
+	$(DOCS_VENV)/bin/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --output-file requirements-docs.lock requirements-docs.in
 
 .PHONY: kind-e2e
 kind-e2e: $(VENV)/.dev ## for a person with Docker: kind cluster, image, cluster-agnostic e2e
@@ -82,4 +114,4 @@ lock: ## write both lock files afresh
 
 .PHONY: clean
 clean: ## remove what the targets made here
-	rm -rf $(VENV) .coverage .coverage.* .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(DOCS_VENV) site .coverage .coverage.* .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -6,7 +6,7 @@ API types decode only the fields that are read; a field that is only tested for 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, cast, get_args
 
 import msgspec
 
@@ -261,6 +261,64 @@ class NodeObject(ApiStruct, frozen=True, kw_only=True):
         )
 
 
+class UnreadableNode(NodeObject, frozen=True, kw_only=True):
+    """A node of which something that is needed cannot be read. Nothing is put there."""
+
+    problem: str = ""
+    lost: tuple[str, ...] = ()
+
+
+class UnreadablePod(Pod, frozen=True, kw_only=True):
+    """A pod of which something that is needed cannot be read. It counts where it runs, and is not scheduled."""
+
+    problem: str = ""
+    lost: tuple[str, ...] = ()
+
+
+class UnreadableClaim(ResourceClaim, frozen=True, kw_only=True):
+    """A claim of which something that is needed cannot be read. What it may hold is held, and it gets no more."""
+
+    problem: str = ""
+    lost: tuple[str, ...] = ()
+
+
+class UnreadableSlice(ResourceSlice, frozen=True, kw_only=True):
+    """A slice of which something that is needed cannot be read. Nothing new comes from its pool."""
+
+    problem: str = ""
+    lost: tuple[str, ...] = ()
+
+
+class UnreadableClass(DeviceClass, frozen=True, kw_only=True):
+    """A class of which something that is needed cannot be read. Nothing is allocated through it."""
+
+    problem: str = ""
+    lost: tuple[str, ...] = ()
+
+
+class UnreadableRule(DeviceTaintRule, frozen=True, kw_only=True):
+    """A taint rule of which something that is needed cannot be read. It taints all that it may be meant for."""
+
+    problem: str = ""
+    lost: tuple[str, ...] = ()
+
+
+Unreadable = (
+    UnreadableNode
+    | UnreadablePod
+    | UnreadableClaim
+    | UnreadableSlice
+    | UnreadableClass
+    | UnreadableRule
+)
+"""An object as far as it could be read.
+
+Attributes:
+    problem: the first thing that is wrong, with its path, for a person. Constant while the object does not change.
+    lost: paths of all that could not be read; these fields are empty, or what they were in the last readable version.
+"""
+
+
 class HostPort(msgspec.Struct, frozen=True, gc=False):
     """A host port in use on a node."""
 
@@ -343,6 +401,15 @@ class Kind(StrEnum):
 
 
 Watched = NodeObject | Pod | ClaimRecord | ResourceSlice | DeviceClass | DeviceTaintRule
+
+
+_UNREADABLE = frozenset(get_args(Unreadable))
+
+
+def unreadable(item: Watched) -> Unreadable | None:
+    """What is known of an object that cannot be read; None: it can. Asked of every object, so it is quick."""
+    obj = item.claim if isinstance(item, ClaimRecord) else item
+    return cast("Unreadable", obj) if type(obj) in _UNREADABLE else None
 
 
 @dataclass(frozen=True, slots=True)

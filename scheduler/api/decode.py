@@ -1,55 +1,64 @@
 """API objects from JSON bytes: single objects, list pages and watch events. Decoders are made once.
 
-Invariant: what comes out has the shape of v1, and a claim carries its own copy of the bytes it came from (without
-`managedFields`), so that a page is not kept alive by one claim of it and a write keeps the fields we do not know.
+Invariants: what comes out has the shape of v1. A claim carries its own copy of the bytes it came from (without
+`managedFields`), so that a page is not kept alive by one claim of it and a write keeps the fields we do not know. One
+object that cannot be read spoils no other: it is told apart from the rest of its page or line, and what can be read of
+it comes with the error.
 """
 
-import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
-from msgspec.structs import replace
 
-from allocator.model.claims import AllocationResult, ResourceClaim, ResourceClaimTemplate
-from allocator.model.devices import DeviceClass, DeviceTaintRule, ResourceSlice
-from allocator.model.hooks import dec_hook, enc_hook
+from allocator.model.claims import AllocationResult, ResourceClaimTemplate
+from allocator.model.hooks import enc_hook
 from allocator.model.meta import ApiStruct
-from allocator.quantity import Quantity
 from scheduler.api.convert import UnknownVersionError, to_v1
+from scheduler.api.lenient import HUGE_NUMBER, read
 from scheduler.api.numbers import decode_tree, encode_tree
-from scheduler.api.walk import FieldError, conform
-from scheduler.model import (
-    ClaimRecord,
-    Container,
-    Kind,
-    NodeObject,
-    Pod,
-    PodSpec,
-    PodStatus,
-    Watched,
+from scheduler.api.projection import strip_unread
+from scheduler.api.rawjson import (
+    RawJsonError,
+    find,
+    members_and_elements,
+    string_at,
+    text_of,
+    without,
 )
+from scheduler.api.remains import remains
+from scheduler.api.typed import DECODERS, TYPES
+from scheduler.api.walk import FieldError, conform
+from scheduler.model import ClaimRecord, Kind, Watched
 
-TYPES: Final[dict[str, type[msgspec.Struct]]] = {
-    Kind.NODE: NodeObject,
-    Kind.POD: Pod,
-    Kind.RESOURCE_CLAIM: ResourceClaim,
-    Kind.RESOURCE_SLICE: ResourceSlice,
-    Kind.DEVICE_CLASS: DeviceClass,
-    Kind.DEVICE_TAINT_RULE: DeviceTaintRule,
-    "ResourceClaimTemplate": ResourceClaimTemplate,
-}
+__all__ = [
+    "TYPES",
+    "DecodeError",
+    "Event",
+    "ListMeta",
+    "Page",
+    "PageDecoder",
+    "WatchStatus",
+    "allocation_tree",
+    "conformed",
+    "decode",
+    "decode_event",
+    "decode_list",
+    "decode_tree_object",
+    "encode_allocation",
+    "object_name",
+    "tree_of",
+    "without_managed_fields",
+]
+
 # Opaque parameters point into the text they were decoded from; these objects get a text of their own.
 _HOLD_RAW: Final = frozenset({"ResourceClaim", "ResourceClaimTemplate", "DeviceClass"})
 _CLAIM: Final = "ResourceClaim"
 # An object of these versions has another shape, or another name for the same one.
 _OLD_VERSION: Final = (b"resource.k8s.io/v1beta", b"resource.k8s.io/v1alpha")
-
-_QUANTITIES: Final = 4_096  # texts of quantities that are remembered
-
-# Python has no limit for whole numbers, the API has: such a one takes the slow way, which checks.
-_HUGE_NUMBER: Final = re.compile(rb"[:\[,]-?[0-9]{19}")
+_SLOWER: Final = 8  # so many times as long takes what is told apart by hand
+_DECODE_ERRORS: Final = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 class DecodeError(ValueError):
@@ -59,13 +68,17 @@ class DecodeError(ValueError):
         object: `ResourceSlice/x` or `ResourceClaim/ns/x`; only the kind if it has no readable name.
         path: JSON path of the first wrong field, map keys included; empty for the whole object.
         problem: what is wrong, in words.
+        remains: what could be read of an object of a watched kind; None: not even who it is.
     """
 
-    def __init__(self, object_: str, path: str, problem: str) -> None:
+    def __init__(
+        self, object_: str, path: str, problem: str, remains: Watched | None = None
+    ) -> None:
         super().__init__(object_, path, problem)
         self.object = object_
         self.path = path
         self.problem = problem
+        self.remains = remains
 
     def __str__(self) -> str:
         where = f"{self.object}: {self.path}" if self.path else self.object
@@ -88,13 +101,6 @@ class _Page(msgspec.Struct, frozen=True, rename="camel"):
 class _WatchLine(msgspec.Struct, frozen=True):
     type: str = ""
     object: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-class _Header(msgspec.Struct, frozen=True, rename="camel"):
-    """What is looked at before the type is known."""
-
-    metadata: Any = None
-    api_version: Any = None
 
 
 class WatchStatus(msgspec.Struct, frozen=True):
@@ -127,33 +133,21 @@ class Event:
 
     Attributes:
         type: `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
-        object: the object, except for BOOKMARK and ERROR.
+        object: the object, except for BOOKMARK and ERROR; of one that cannot be read what remains, if anything.
         resource_version: to resume from; empty for ERROR.
         status: of an ERROR.
+        refused: why the object cannot be read; None: it can.
     """
 
     type: str
     object: Watched | None = None
     resource_version: str = ""
     status: WatchStatus | None = None
+    refused: DecodeError | None = None
 
 
-_parse_quantity: Final = lru_cache(_QUANTITIES)(Quantity.parse)
-
-
-def _dec_hook(type_: type, obj: Any) -> Any:
-    """As `dec_hook`; quantities are immutable and few of them differ, so equal texts become one object."""
-    if type_ is Quantity and isinstance(obj, str):
-        return _parse_quantity(obj)
-    return dec_hook(type_, obj)
-
-
-_DECODERS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
-    kind: msgspec.json.Decoder(type_, dec_hook=_dec_hook) for kind, type_ in TYPES.items()
-}
 _PAGE: Final = msgspec.json.Decoder(_Page)
 _WATCH_LINE: Final = msgspec.json.Decoder(_WatchLine)
-_HEADER: Final = msgspec.json.Decoder(_Header)
 _STATUS: Final = msgspec.json.Decoder(WatchStatus)
 _FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=enc_hook)
@@ -176,10 +170,10 @@ def decode(kind: str, raw: bytes) -> Watched | ResourceClaimTemplate:
         # The text may also stand in an annotation: the header decides.
         return _decode_slowly(kind, raw)
     try:
-        decoded = _DECODERS[kind].decode(raw)
-    except (msgspec.DecodeError, ValueError, RecursionError):
+        decoded = DECODERS[kind].decode(raw)
+    except _DECODE_ERRORS:
         return _decode_slowly(kind, raw)
-    return ClaimRecord(decoded, raw) if kind == _CLAIM else decoded
+    return ClaimRecord(decoded, raw) if kind == _CLAIM else cast("Watched", decoded)
 
 
 def decode_tree_object(kind: str, obj: dict[str, Any]) -> Watched | ResourceClaimTemplate:
@@ -198,19 +192,21 @@ def decode_tree_object(kind: str, obj: dict[str, Any]) -> Watched | ResourceClai
         raise DecodeError(object_name(kind, obj), error.path, error.problem) from None
     except (msgspec.DecodeError, ValueError) as error:
         raise DecodeError(object_name(kind, obj), "", str(error)) from None
+    except RecursionError:
+        raise DecodeError(object_name(kind, obj), "", "it is nested too deeply") from None
     return ClaimRecord(decoded, raw) if kind == _CLAIM else cast("Watched", decoded)
 
 
 def _decode_conformed(kind: str, v1: dict[str, Any]) -> tuple[bytes, Any]:
     """Encode and decode; walk over the data first only if it does not fit as it is."""
     raw = encode_tree(v1)
-    if not _HUGE_NUMBER.search(raw):
+    if not HUGE_NUMBER.search(raw):
         try:
-            return raw, _DECODERS[kind].decode(raw)
+            return raw, DECODERS[kind].decode(raw)
         except (msgspec.DecodeError, ValueError):
             pass
     raw = encode_tree(conform(TYPES[kind], v1))
-    return raw, _DECODERS[kind].decode(raw)
+    return raw, DECODERS[kind].decode(raw)
 
 
 def conformed(kind: str, v1: dict[str, Any]) -> dict[str, Any]:
@@ -220,9 +216,9 @@ def conformed(kind: str, v1: dict[str, Any]) -> dict[str, Any]:
         FieldError: the first field whose value has the wrong type.
     """
     raw = encode_tree(v1)
-    if not _HUGE_NUMBER.search(raw):
+    if not HUGE_NUMBER.search(raw):
         try:
-            _DECODERS[kind].decode(raw)
+            DECODERS[kind].decode(raw)
         except (msgspec.DecodeError, ValueError):
             pass
         else:
@@ -230,20 +226,15 @@ def conformed(kind: str, v1: dict[str, Any]) -> dict[str, Any]:
     return cast("dict[str, Any]", conform(TYPES[kind], v1))
 
 
-def _decode_slowly(kind: str, raw: bytes) -> Watched | ResourceClaimTemplate:
-    """Decode by way of plain data: converts, forgives nulls, and finds what is wrong."""
-    try:
-        obj = decode_tree(raw)
-    except RecursionError:
-        raise DecodeError(kind, "", "it is nested too deeply") from None
-    except ValueError as error:
-        raise DecodeError(kind, "", f"it is not JSON: {error}") from None
-    if not isinstance(obj, dict):
-        raise DecodeError(kind, "", "expected an object")
-    try:
-        return decode_tree_object(kind, obj)
-    except RecursionError:
-        raise DecodeError(object_name(kind, obj), "", "it is nested too deeply") from None
+def _decode_slowly(kind: str, raw: bytes, api_version: str = "") -> Watched | ResourceClaimTemplate:
+    """Decode part by part: converts, forgives nulls, leaves opaque values alone, and finds what is wrong."""
+    reading = read(kind, raw, api_version)
+    if not reading.problems:
+        decoded = cast("Watched", reading.decoded)
+        return ClaimRecord(reading.decoded, reading.raw) if kind == _CLAIM else decoded
+    first = reading.problems[0]
+    name = "/".join([kind, *(part for part in reading.name if part)])
+    raise DecodeError(name, first.path, first.problem, remains(kind, reading))
 
 
 def object_name(kind: str, obj: Any) -> str:
@@ -265,12 +256,19 @@ def without_managed_fields(raw: bytes) -> bytes:
     try:
         fields = _FIELDS.decode(raw)
         metadata = _FIELDS.decode(fields["metadata"])
-    except (msgspec.DecodeError, KeyError, RecursionError):
-        return bytes(raw)
+    except (*_DECODE_ERRORS, KeyError):
+        return _without_managed_fields_slowly(bytes(raw))
     if metadata.pop("managedFields", None) is None:
         return bytes(raw)
     fields["metadata"] = msgspec.Raw(msgspec.json.encode(metadata))
     return msgspec.json.encode(fields)
+
+
+def _without_managed_fields_slowly(raw: bytes) -> bytes:
+    try:
+        return without(raw, "metadata", "managedFields")
+    except RawJsonError:
+        return raw
 
 
 class PageDecoder:
@@ -288,21 +286,24 @@ class PageDecoder:
             is_whole: keep all that is decoded of an object, also what the cache is never asked for.
 
         Raises:
-            DecodeError: the body is no list.
+            DecodeError: the body is no list. What is told apart slowly may say so only while it is stepped through.
         """
-        try:
-            page = _PAGE.decode(body)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise DecodeError(f"{kind}List", "", str(error)) from None
         self._kind = kind
         self._is_whole = is_whole
-        self._meta = page.metadata
-        self._left = iter(page.items or ())
-        is_old = page.api_version.encode().startswith(_OLD_VERSION)
-        self._version = page.api_version if is_old else ""
-        self._is_slow = is_old or kind in _HOLD_RAW
         self._items: list[Watched] = []
         self._refused: list[DecodeError] = []
+        self._version = ""
+        self._weight = 1
+        try:
+            page = _PAGE.decode(body)
+        except _DECODE_ERRORS:
+            self._meta = ListMeta()
+            self._weight = _SLOWER
+            self._left: Iterator[bytes | msgspec.Raw] = self._told_apart(bytes(body))
+        else:
+            self._meta = page.metadata
+            self._set_version(page.api_version)
+            self._left = iter(page.items or ())
 
     def step(self, most_bytes: int) -> bool:
         """Decode the next items, until they were so many bytes of JSON; at least one.
@@ -313,7 +314,7 @@ class PageDecoder:
         size = 0
         for raw in self._left:
             self._take(raw)
-            size += len(raw)
+            size += len(raw) * self._weight
             if size >= most_bytes:
                 return True
         return False
@@ -325,22 +326,50 @@ class PageDecoder:
         meta = self._meta
         return Page(self._items, meta.resource_version, meta.continue_, self._refused)
 
-    def _take(self, raw: msgspec.Raw) -> None:
+    def _set_version(self, api_version: str) -> None:
+        if api_version.encode().startswith(_OLD_VERSION):
+            self._version = api_version
+
+    def _told_apart(self, body: bytes) -> Iterator[bytes]:
+        """The items of a page that no decoder takes as a whole; its metadata is known when they have come to an end."""
+        try:
+            for key, span in members_and_elements(body, "items"):
+                value = body[span.start : span.end]
+                match key:
+                    case "items" if value == b"null":
+                        pass
+                    case "items":
+                        yield value
+                    case "apiVersion":
+                        self._set_version(text_of(value))
+                    case "metadata":
+                        self._meta = ListMeta(
+                            string_at(value, "resourceVersion"), string_at(value, "continue")
+                        )
+                    case _:
+                        pass
+        except RawJsonError as error:
+            raise DecodeError(f"{self._kind}List", "", f"it is not JSON: {error}") from None
+
+    def _take(self, raw: bytes | msgspec.Raw) -> None:
         try:
             self._items.append(self._decode(raw))
         except DecodeError as error:
             self._refused.append(error)
 
-    def _decode(self, raw: msgspec.Raw) -> Watched:
+    def _decode(self, raw: bytes | msgspec.Raw) -> Watched:
         kind = self._kind
-        if self._is_slow:
-            return _decode_item(kind, bytes(raw), self._version)
+        if self._version:
+            return cast("Watched", _decode_slowly(kind, bytes(raw), self._version))
+        if kind in _HOLD_RAW:
+            return cast("Watched", decode(kind, bytes(raw)))
         try:
-            decoded = _DECODERS[kind].decode(raw)
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            decoded = _decode_slowly(kind, bytes(raw))
-        item = cast("Watched", decoded)
-        return item if self._is_whole else _without_unread(item)
+            item = cast("Watched", DECODERS[kind].decode(raw))
+        except _DECODE_ERRORS:
+            item = cast("Watched", _decode_slowly(kind, bytes(raw)))
+        if not self._is_whole:
+            strip_unread(item)
+        return item
 
 
 def decode_list(kind: Kind, body: bytes) -> Page:
@@ -352,86 +381,63 @@ def decode_list(kind: Kind, body: bytes) -> Page:
     return PageDecoder(kind, body, is_whole=True).page()
 
 
-def _without_unread(item: Watched) -> Watched:
-    """An object without what the cache is never asked for.
-
-    Clusters have tens of thousands of pods that run or have ended. Those that run count for what they request, and can
-    repel others; those that have ended only hold claims until they are gone.
-    """
-    if isinstance(item, NodeObject | Pod) and item.metadata.annotations is not None:
-        item = replace(item, metadata=replace(item.metadata, annotations=None))
-    if not isinstance(item, Pod):
-        return item
-    spec, status = item.spec, item.status
-    if item.is_terminal:
-        return Pod(
-            metadata=item.metadata,
-            spec=PodSpec(
-                node_name=spec.node_name,
-                scheduler_name=spec.scheduler_name,
-                resource_claims=spec.resource_claims,
-            ),
-            status=PodStatus(
-                phase=status.phase,
-                resource_claim_statuses=status.resource_claim_statuses,
-                extended_resource_claim_status=status.extended_resource_claim_status,
-            ),
-        )
-    if not spec.node_name:
-        return item
-    placed = replace(
-        spec,
-        node_selector=None,
-        tolerations=None,
-        topology_spread_constraints=None,
-        volumes=None,
-        containers=_without_mounts(spec.containers),
-        init_containers=_without_mounts(spec.init_containers),
-    )
-    return replace(item, spec=placed, status=replace(status, conditions=None))
-
-
-def _without_mounts(containers: tuple[Container, ...] | None) -> tuple[Container, ...] | None:
-    if containers is None or all(each.volume_mounts is None for each in containers):
-        return containers
-    return tuple(replace(each, volume_mounts=None) for each in containers)
-
-
-def _decode_item(kind: Kind, raw: bytes, api_version: str) -> Watched:
-    if not api_version:
-        return cast("Watched", decode(kind, raw))
-    try:
-        obj = decode_tree(without_managed_fields(raw))
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise DecodeError(kind, "", str(error)) from None
-    if not isinstance(obj, dict):
-        raise DecodeError(kind, "", "expected an object")
-    return cast("Watched", decode_tree_object(kind, {"apiVersion": api_version, **obj}))
-
-
 def decode_event(kind: Kind, line: bytes) -> Event:
     """Decode one line of a watch, without what the cache is never asked for.
 
     Raises:
-        DecodeError: the line or its object cannot be read.
+        DecodeError: the line is no event: nothing tells how far the watch has come with it.
     """
+    type_, raw = _line_parts(kind, line)
+    match type_:
+        case "ERROR":
+            return Event(type_, status=_status(raw))
+        case "BOOKMARK":
+            return Event(type_, resource_version=_resource_version(kind, raw))
+        case _:
+            return _object_event(kind, type_, raw)
+
+
+def _line_parts(kind: Kind, line: bytes) -> tuple[str, bytes]:
+    """What happened, and to what."""
     try:
         outer = _WATCH_LINE.decode(line)
-        if outer.type == "ERROR":
-            return Event(outer.type, status=_STATUS.decode(outer.object))
-        if outer.type == "BOOKMARK":
-            header = _HEADER.decode(outer.object)
-            return Event(outer.type, resource_version=_resource_version(header.metadata))
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise DecodeError(f"watch of {kind}", "", str(error)) from None
-    decoded = _without_unread(cast("Watched", decode(kind, bytes(outer.object))))
+        return outer.type, bytes(outer.object)
+    except _DECODE_ERRORS:
+        pass
+    try:
+        span = find(line, "object")
+    except RawJsonError as error:
+        raise DecodeError(f"watch of {kind}", "", f"it is not JSON: {error}") from None
+    return string_at(line, "type"), b"{}" if span is None else line[span.start : span.end]
+
+
+def _object_event(kind: Kind, type_: str, raw: bytes) -> Event:
+    try:
+        decoded = cast("Watched", decode(kind, raw))
+    except DecodeError as error:
+        return Event(type_, error.remains, _resource_version(kind, raw), refused=error)
+    strip_unread(decoded)
     metadata = decoded.claim.metadata if isinstance(decoded, ClaimRecord) else decoded.metadata
-    return Event(outer.type, decoded, metadata.resource_version)
+    return Event(type_, decoded, metadata.resource_version)
 
 
-def _resource_version(metadata: Any) -> str:
-    version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
-    return version if isinstance(version, str) else ""
+def _status(raw: bytes) -> WatchStatus:
+    try:
+        return _STATUS.decode(raw)
+    except _DECODE_ERRORS:
+        return WatchStatus(0, string_at(raw, "reason"), string_at(raw, "message"))
+
+
+def _resource_version(kind: Kind, raw: bytes) -> str:
+    """The version of an object, whatever else it holds.
+
+    Raises:
+        DecodeError: it has none.
+    """
+    version = string_at(raw, "metadata", "resourceVersion")
+    if not version:
+        raise DecodeError(f"watch of {kind}", "object.metadata.resourceVersion", "is required")
+    return version
 
 
 def encode_allocation(allocation: AllocationResult) -> bytes:

@@ -16,6 +16,8 @@ from allocator.quantity import Quantity
 from scheduler.api.numbers import ExactNumber
 
 _INT64_LIMIT: Final = 2**63
+LEFT_OUT: Final = object()
+"""A part that a walk goes on without."""
 
 
 class FieldError(ValueError):
@@ -43,6 +45,7 @@ _JSON_TYPES: Final[tuple[tuple[type, str], ...]] = (
     (str, "text"),
     (list, "a list"),
     (dict, "an object"),
+    (msgspec.Raw, "what cannot be read"),
 )
 
 
@@ -72,23 +75,7 @@ def conform(type_: Any, value: Any, path: str = "") -> Any:
     Raises:
         FieldError: the first field, in schema order, whose value has the wrong type.
     """
-    shape, inner = _shape(type_)
-    match shape:
-        case "any":
-            conformed = value
-        case "optional":
-            conformed = None if value is None else conform(inner, value, path)
-        case "list":
-            conformed = _conform_list(inner, value, path)
-        case "map":
-            conformed = _conform_map(inner, value, path)
-        case "quantity":
-            conformed = _conform_quantity(value, path)
-        case "struct":
-            conformed = _conform_struct(type_, value, path)
-        case _:
-            conformed = _conform_scalar(type_, value, path)
-    return conformed
+    return Walk().conform(type_, value, path)
 
 
 @cache
@@ -96,7 +83,7 @@ def _shape(type_: Any) -> tuple[str, Any]:
     """What kind of type it is, and the type inside it. Asked once a type: asking `typing` is slow."""
     origin = get_origin(type_)
     if type_ is Any or type_ is msgspec.Raw:
-        return "any", None
+        return ("any" if type_ is Any else "raw"), None
     if origin in (Union, UnionType):
         (inner,) = (member for member in get_args(type_) if member is not type(None))
         return "optional", inner
@@ -114,36 +101,84 @@ def _wrong(path: str, wanted: str, value: Any) -> FieldError:
     return FieldError(path, f"expected {wanted}, got {json_type(value)}")
 
 
-def _conform_list(item_type: Any, value: Any, path: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise _wrong(path, "a list", value)
-    return [conform(item_type, item, f"{path}[{index}]") for index, item in enumerate(value)]
+class Walk:
+    """Goes through plain data beside a type, as `conform` says; the first thing that is wrong ends it."""
 
+    keeps_unknown = True
 
-def _conform_map(value_type: Any, value: Any, path: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise _wrong(path, "an object", value)
-    conformed = {}
-    for key, item in value.items():
-        if not isinstance(key, str):
-            raise FieldError(path, f"the key {key!r} is not text")
-        conformed[key] = conform(value_type, item, f'{path}["{key}"]')
-    return conformed
+    def conform(self, type_: Any, value: Any, path: str) -> Any:
+        """The value in the form that msgspec decodes.
 
+        Raises:
+            FieldError: it does not fit.
+        """
+        shape, inner = _shape(type_)
+        match shape:
+            case "any":
+                conformed = self.anything(value, path)
+            case "raw":
+                conformed = self.opaque(value)
+            case "optional":
+                conformed = None if value is None else self.conform(inner, value, path)
+            case "list":
+                conformed = self._list(inner, value, path)
+            case "map":
+                conformed = self._map(inner, value, path)
+            case "quantity":
+                conformed = _conform_quantity(value, path)
+            case "struct":
+                conformed = self._struct(type_, value, path)
+            case _:
+                conformed = _conform_scalar(type_, value, path)
+        return conformed
 
-def _conform_struct(type_: type, value: Any, path: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise _wrong(path, "an object", value)
-    conformed = dict(value)
-    for name, field in _fields(type_).items():
-        item = value.get(name)
-        if item is None:
-            conformed.pop(name, None)
-            if field.required:
-                raise FieldError(child(path, name), "is required")
-        else:
-            conformed[name] = conform(field.type, item, child(path, name))
-    return conformed
+    def anything(self, value: Any, path: str) -> Any:
+        """The value of a field whose content nobody knows."""
+        return value
+
+    def opaque(self, value: Any) -> Any:
+        """The value of a field that is kept as text."""
+        return value
+
+    def part(self, type_: Any, value: Any, path: str) -> Any:
+        """One field, element or entry: its value, or `LEFT_OUT`."""
+        return self.conform(type_, value, path)
+
+    def _list(self, item_type: Any, value: Any, path: str) -> list[Any]:
+        if not isinstance(value, list):
+            raise _wrong(path, "a list", value)
+        parts = [self.part(item_type, item, f"{path}[{index}]") for index, item in enumerate(value)]
+        return [part for part in parts if part is not LEFT_OUT]
+
+    def _map(self, value_type: Any, value: Any, path: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise _wrong(path, "an object", value)
+        conformed = {}
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise FieldError(path, f"the key {key!r} is not text")
+            part = self.part(value_type, item, f'{path}["{key}"]')
+            if part is not LEFT_OUT:
+                conformed[key] = part
+        return conformed
+
+    def _struct(self, type_: type, value: Any, path: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise _wrong(path, "an object", value)
+        conformed = dict(value) if self.keeps_unknown else {}
+        for name, field in _fields(type_).items():
+            item = value.get(name)
+            if item is None:
+                conformed.pop(name, None)
+                if field.required:
+                    raise FieldError(child(path, name), "is required")
+                continue
+            part = self.part(field.type, item, child(path, name))
+            if part is LEFT_OUT:
+                conformed.pop(name, None)
+            else:
+                conformed[name] = part
+        return conformed
 
 
 def _conform_quantity(value: Any, path: str) -> str:

@@ -15,13 +15,20 @@ from typing import Any, Final, Protocol
 from allocator.model.claims import AllocationResult, ResourceClaim
 from allocator.outcome import Reason, ReasonKind
 from scheduler.binder.claims import ClaimCache, ClaimWriter
-from scheduler.binder.outcome import BOUND, BindError, BindOutcome, LeaseLostError
+from scheduler.binder.outcome import (
+    BOUND,
+    BindError,
+    BindOutcome,
+    LeaseLostError,
+    UnreadableError,
+)
 from scheduler.binder.pods import PodWriter
 from scheduler.binder.retry import OPEN_SECONDS
 from scheduler.cache.allocated import Conflict
 from scheduler.clock import Clock
 from scheduler.config import BindSettings
 from scheduler.framework.cycle_state import PodClaim
+from scheduler.framework.plan import Plan
 from scheduler.framework.status import Status
 from scheduler.model import NodeAllocatableResourceClaimStatus, Pod
 from scheduler.plugins.dynamic_resources import is_ready_for_binding, is_reserved_for
@@ -55,6 +62,10 @@ class BinderCache(ClaimCache, Protocol):
 
     def forget_pod(self, uid: str) -> Any:
         """Stop counting an assumed pod."""
+        ...
+
+    def pod(self, uid: str) -> Pod | None:
+        """The newest pod known."""
         ...
 
     def conflicts(self, uid: str) -> Sequence[Conflict]:
@@ -146,44 +157,35 @@ class Binder:
 
     def start(
         self,
-        pod: Pod,
-        node_name: str,
-        claims: Sequence[PodClaim],
-        allocations: Mapping[str, AllocationResult],
+        plan: Plan,
         recheck: Callable[[], Status | None] | None = None,
         deadline: float | None = None,
-        demand: Sequence[NodeAllocatableResourceClaimStatus] = (),
     ) -> Chain:
         """Hold what was decided and begin to write it. Synchronous: the next decision already sees it.
 
         Args:
-            pod: whom to bind.
-            node_name: where.
-            claims: all claims of the pod, as the decision saw them.
-            allocations: claim UID -> allocation, for the claims that have none yet.
+            plan: what was decided.
             recheck: asked once more right before the Binding; a status that is no success stops it.
             deadline: when the caller stops waiting, on the clock; None: a whole budget from now.
-            demand: what the claims count in resources of the node.
         """
+        pod = plan.pod
         uid = pod.metadata.uid
         if uid in self._chains:
             raise AssertionError(f"pod {pod.key} is being bound already")
-        self._cache.hold(
-            uid, {c.uid: (c.claim, allocations[c.uid]) for c in claims if c.uid in allocations}
-        )
+        self._cache.hold(uid, plan.held)
         told = pod.status.node_allocatable_resource_claim_statuses or ()
-        self._cache.assume_pod(pod, node_name, demand)
+        self._cache.assume_pod(pod, plan.node_name, plan.demand)
         chain = Chain(
             pod,
-            node_name,
+            plan.node_name,
             self.deadline() if deadline is None else deadline,
-            bool(allocations),
-            demand,
+            bool(plan.allocations),
+            plan.demand,
             # An earlier attempt may have ended before it could take back what it had written.
             tells_demand=self._counts_claims and bool(told),
         )
         chain.task = asyncio.create_task(
-            self._run(chain, claims, allocations, recheck), name=f"bind {pod.key}"
+            self._run(chain, plan.claims, plan.allocations, recheck), name=f"bind {pod.key}"
         )
         self._chains[uid] = chain
         self._idle.clear()
@@ -269,9 +271,11 @@ class Binder:
             giving_back = self._giving_back.get(chain.pod.metadata.uid)
             if giving_back is not None:
                 await asyncio.wait({giving_back})  # what it leaves behind decides
+            self._check_waits(chain.pod)
             stored = await self._write_claims(chain, claims, allocations, touched)
             await self._write_demand(chain)
             self._check_time(chain)
+            self._check_waits(chain.pod)
             self._check_kept(stored, chain.pod)
             self._recheck(recheck)
             is_binding = True
@@ -366,6 +370,15 @@ class Binder:
                     )
                     raise BindError(ReasonKind.WRITE_CONFLICT, problem, claim=name)
 
+    def _check_waits(self, pod: Pod) -> None:
+        """A pod that has ended gets nothing, although the API server would bind it (kubernetes#141274).
+
+        It may end without a node: by its deadline, or by whoever sets its phase.
+        """
+        known = self._cache.pod(pod.metadata.uid)
+        if pod.is_terminal or (known is not None and known.is_terminal):
+            raise BindError(ReasonKind.WRITE_CONFLICT, "the pod has ended")
+
     def _check_kept(self, stored: Sequence[ResourceClaim], pod: Pod) -> None:
         """Right before the Binding: every claim is still there, allocated as it was and reserved for the pod (S5)."""
         for claim in stored:
@@ -423,6 +436,8 @@ class Binder:
                 await self._clear_demand(chain)
         except LeaseLostError:
             return
+        except UnreadableError as problem:
+            _log.warning("what was reserved for pod %s stays reserved: %s", chain.pod.key, problem)
         except Exception:  # noqa: BLE001  # whatever it was, devices and claims must not hang on it
             _log.exception("what was reserved for pod %s stays reserved", chain.pod.key)
 
@@ -443,7 +458,7 @@ class Binder:
     async def _is_bound(self, pod: Pod) -> bool:
         try:
             current = await self._pods.read(pod)
-        except LeaseLostError:
+        except (LeaseLostError, UnreadableError):
             raise
         except BindError:
             return False  # gone or replaced: nobody uses what was reserved

@@ -24,7 +24,7 @@ from scheduler.clock import Clock
 from scheduler.config import Settings
 from scheduler.engine.engine import Engine
 from scheduler.events import WARNING, EventRecorder, Reference
-from scheduler.framework.environment import Environment, Mode, ShouldStop, TakesLongError
+from scheduler.framework.environment import Environment, Mode, ShouldStop
 from scheduler.leader import AlwaysLeader, FollowLease, LeaderElector, Leadership
 from scheduler.metrics import Metrics
 from scheduler.model import Kind, Pod
@@ -98,7 +98,7 @@ def build_leadership(
 
 
 def build_environment(
-    settings: Settings, features: Features, clock: Clock, mode: Mode
+    settings: Settings, features: Features, clock: Clock, rng: random.Random, mode: Mode
 ) -> Environment:
     """The environment of all decisions."""
     allocation = settings.allocation
@@ -107,15 +107,10 @@ def build_environment(
         """Searches begin in the event loop, and leave it when they hold it up."""
         limit = clock.monotonic() + STALL_SECONDS
 
-        def should_stop() -> bool:
-            if clock.monotonic() >= limit:
-                raise TakesLongError
-            return False
-
-        return should_stop
+        return lambda: clock.monotonic() >= limit
 
     def new_share_id(_claim: ResourceClaim, _request: str, _device: DeviceID) -> str:
-        return str(uuid.uuid4())
+        return str(uuid.UUID(int=rng.getrandbits(128), version=4))
 
     return Environment(
         features=features,
@@ -127,6 +122,7 @@ def build_environment(
         on_node_error=allocation.on_node_error,
         mode=mode,
         start_deadline=start_deadline,
+        hands_over_searches=True,
         binding_timeout_seconds=settings.binding.binding_timeout_seconds,
     )
 
@@ -193,7 +189,7 @@ def build_core(
         on_conflict=on_conflict,
         counts_claims=features.node_allocatable_resources,
     )
-    engine = Engine(build_environment(settings, features, clock, mode))
+    engine = Engine(build_environment(settings, features, clock, rng, mode))
     _watch_values(metrics, cache, reflectors, leadership, epochs, engine, binder)
     return Core(
         settings=settings,
@@ -236,6 +232,11 @@ def _watch_values(
     )
     metrics.watch_value(
         "assumed_claims", "Claims written and not yet seen", lambda: float(cache.assumed_claims)
+    )
+    metrics.watch_value(
+        "unreadable_objects",
+        "Objects known of which something that is needed cannot be read",
+        lambda: float(cache.unreadable_count()),
     )
     metrics.watch_value("open_binds", "Binds under way", lambda: float(binder.open_chains))
     _watch_memory(metrics, engine)

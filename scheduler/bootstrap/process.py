@@ -8,11 +8,11 @@ import asyncio
 import contextlib
 import logging
 import random
-import secrets
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
 import uvloop
 
@@ -28,10 +28,10 @@ from scheduler.bootstrap.build import (
     detect_version,
 )
 from scheduler.bootstrap.logs import configure_logging
-from scheduler.client import ApiError, UnavailableError
+from scheduler.client import ApiClient, ApiError, UnavailableError
 from scheduler.client.kube import ClientConfigError, ClientSettings, KubeClient
-from scheduler.clock import SystemClock
-from scheduler.config import Settings
+from scheduler.clock import Clock, SystemClock
+from scheduler.config import Settings, TLSSettings
 from scheduler.extender.holds import Holds
 from scheduler.extender.service import ExtenderService
 from scheduler.extender.wakeup import WakeUp
@@ -43,7 +43,6 @@ from scheduler.web.health import create_health_app
 from scheduler.web.profile import Profiling
 from scheduler.web.server import (
     GRACE_SECONDS,
-    Server,
     is_loopback,
     make_server,
     reload_certificates,
@@ -58,6 +57,44 @@ LAG_SECONDS: Final = 3.0  # until endpoints have noticed that we are not ready
 DRAIN_SECONDS: Final = 15.0
 SILENCE_SECONDS: Final = 90.0
 FOLLOWER_PATIENCE_SECONDS: Final = 5.0
+
+
+class HttpServer(Protocol):
+    """A server in this event loop, as far as a process deals with it."""
+
+    should_exit: bool
+    config: Any
+
+    async def serve(self) -> None:
+        """Serve until told to exit."""
+        ...
+
+    async def wait_started(self) -> None:
+        """Wait until calls are answered."""
+        ...
+
+
+MakeServer = Callable[[Any, str, TLSSettings | None], HttpServer]
+"""From an ASGI application, HOST:PORT and TLS settings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """All that a process has to do with the world outside it: replaced as a whole, a process runs in a simulated one.
+
+    Attributes:
+        client: of the API server.
+        lease_client: another one, so that renewals do not queue behind other requests.
+        clock: time and waiting.
+        rng: jitter, names, share IDs.
+        make_server: serves webhooks and probes.
+    """
+
+    client: ApiClient
+    lease_client: ApiClient
+    clock: Clock
+    rng: random.Random
+    make_server: MakeServer = make_server
 
 
 def run_extender(settings: Settings) -> int:
@@ -100,8 +137,6 @@ def _check(settings: Settings, mode: Mode) -> None:
 
 
 async def _main(settings: Settings, mode: Mode) -> int:
-    clock = SystemClock()
-    rng = random.Random(secrets.randbits(64))  # noqa: S311  # jitter
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
@@ -111,25 +146,53 @@ async def _main(settings: Settings, mode: Mode) -> int:
         server_timeout_seconds=settings.binding.server_timeout_seconds,
     )
     client = await KubeClient.connect(settings.kubeconfig, timeouts)
-    # Its own, so that renewals do not queue behind other requests; with the client's default times, which fit a lease.
+    # With the client's default times, which fit a lease.
     lease_client = await KubeClient.connect(settings.kubeconfig)
+    surroundings = Surroundings(
+        client=client,
+        lease_client=lease_client,
+        clock=SystemClock(),
+        rng=random.SystemRandom(),
+    )
     try:
-        features = await _features(client, settings, stop, clock, rng)
-        if features is None:
-            return 0
-        leadership = build_leadership(settings, lease_client, clock, rng)
-        core = build_core(settings, client, leadership, features, clock, rng, mode)
-        return await Process(core, mode, stop).run()
+        return await run_process(settings, mode, surroundings, stop)
     finally:
         await client.aclose()
         await lease_client.aclose()
 
 
+async def run_process(
+    settings: Settings,
+    mode: Mode,
+    surroundings: Surroundings,
+    stop: asyncio.Event,
+    on_built: Callable[["Process"], None] = lambda _process: None,
+) -> int:
+    """Build a process and run it until told to end, or until something critical fails; returns the exit code.
+
+    Args:
+        settings: checked.
+        mode: extender or stand-alone.
+        surroundings: what it runs in.
+        stop: set to end it.
+        on_built: gets the process before it runs.
+    """
+    client, clock, rng = surroundings.client, surroundings.clock, surroundings.rng
+    features = await _features(client, settings, stop, clock, rng)
+    if features is None:
+        return 0
+    leadership = build_leadership(settings, surroundings.lease_client, clock, rng)
+    core = build_core(settings, client, leadership, features, clock, rng, mode)
+    process = Process(core, mode, stop, surroundings.make_server)
+    on_built(process)
+    return await process.run()
+
+
 async def _features(
-    client: KubeClient,
+    client: ApiClient,
     settings: Settings,
     stop: asyncio.Event,
-    clock: SystemClock,
+    clock: Clock,
     rng: random.Random,
 ) -> Features | None:
     """The gates of the cluster, once it answers; None if we are told to end first."""
@@ -151,7 +214,10 @@ async def _features(
 class Process:
     """Everything that runs, and its end."""
 
-    def __init__(self, core: Core, mode: Mode, stop: asyncio.Event) -> None:
+    def __init__(
+        self, core: Core, mode: Mode, stop: asyncio.Event, make_server: MakeServer = make_server
+    ) -> None:
+        self._make_server = make_server
         self.core = core
         self.mode = mode
         self._stop = stop
@@ -163,7 +229,7 @@ class Process:
         self._exit = 0
         self._stop_loop: Callable[[], None] | None = None
         self._wakeup: WakeUp | None = None
-        self._servers: list[Server] = []
+        self._servers: list[HttpServer] = []
         self._closers: list[Callable[[], None]] = []
         enabled = core.settings.enable_profiling
         self._profiling = Profiling(core.clock.monotonic) if enabled else None
@@ -284,7 +350,7 @@ class Process:
         )
         if self._profiling is not None:
             _log.warning("profiling is on: %s/debug/profile", settings.health_address)
-        self._servers.append(make_server(health, settings.health_address))
+        self._servers.append(self._make_server(health, settings.health_address, None))
         if self.mode is Mode.EXTENDER:
             self._servers.append(self._extender_server())
         for server in self._servers:
@@ -293,7 +359,7 @@ class Process:
             self._server_tasks.add(self._critical[name])
             await server.wait_started()
 
-    def _extender_server(self) -> Server:
+    def _extender_server(self) -> HttpServer:
         core, settings = self.core, self.core.settings
         # Profile safe needs it, too: kube-scheduler may see a device freed before we do, and ask too early.
         wakeup = WakeUp(
@@ -337,7 +403,7 @@ class Process:
             else 0.0,
             observe=core.metrics.webhook,
         ).create()
-        server = make_server(app, settings.bind_address, settings.tls)
+        server = self._make_server(app, settings.bind_address, settings.tls)
         if server.config.ssl is not None:
             self._start(
                 "certificates", reload_certificates(server.config.ssl, settings.tls, core.clock)

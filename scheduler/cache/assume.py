@@ -24,8 +24,10 @@ class AssumeCache:
     """Claims by key and UID, newest known first. Every change is returned as (old, new) of what readers see."""
 
     def __init__(self) -> None:
-        self._watched: Store[ClaimRecord] = Store(lambda record: record.claim.metadata)
         self._assumed: dict[str, ClaimRecord] = {}
+        self._watched: Store[ClaimRecord] = Store(
+            lambda record: record.claim.metadata, self._assumed.get
+        )
         self._assumed_keys: dict[str, str] = {}
         self._allocated_at: dict[str, int] = {}
         self._lowest = 0
@@ -117,17 +119,21 @@ class AssumeCache:
 
     def upsert(self, record: ClaimRecord) -> _Changes:
         """Take an added or modified claim from the watch."""
+        record = self._watched.identified(record)
         key = key_of(record.claim.metadata)
         before, watched = self.get(key), self._watched.get(key)
         if not self._watched.upsert(record):
             return []
-        self._note_moment(watched, record)
+        self._note_moment(
+            watched, self._watched.get(key)
+        )  # an unreadable one is stored with what was known
         if _version(record) == 0:
             self._drop(key)
         return self._after(key, before)
 
     def delete(self, record: ClaimRecord) -> _Changes:
         """Take a deletion from the watch."""
+        record = self._watched.identified(record)
         meta = record.claim.metadata
         key = key_of(meta)
         before = self.get(key)
@@ -139,27 +145,37 @@ class AssumeCache:
             self._note_moment(old, new)
         return self._after(key, before)
 
-    def replace(self, records: Iterable[ClaimRecord], resource_version: int) -> _Changes:
+    def replace(
+        self, records: Iterable[ClaimRecord], resource_version: int, *, is_reset: bool = False
+    ) -> _Changes:
         """Take a whole list.
+
+        Args:
+            records: all there are.
+            resource_version: of the list.
+            is_reset: whether versions begin anew: then what our own writes returned means nothing any more, either.
 
         Raises:
             ValueError: the list is older than what has been seen.
         """
         overlays = dict(self._assumed)
-        changes = self._watched.replace(records, resource_version)
+        changes = self._watched.replace(records, resource_version, is_reset=is_reset)
         for old, _ in changes:
             if old is not None:
                 self._allocated_at.pop(old.claim.metadata.uid, None)
         if not overlays:
             return changes
-        self._settle()
+        if is_reset:
+            self._drop_all()
+        else:
+            self._settle()
         result = [
             (old, new)
             for old, new in changes
             if key_of((new or old).claim.metadata) not in overlays  # type: ignore[union-attr]
         ]
         for key, before in overlays.items():
-            result.extend(_difference(before, self.get(key)))
+            result.extend(_difference(before, self.get(key), is_reset=is_reset))
         return result
 
     def progress(self, resource_version: int) -> _Changes:
@@ -206,6 +222,11 @@ class AssumeCache:
         self._lowest = min(map(_version, self._assumed.values()), default=0)
         return gone
 
+    def _drop_all(self) -> None:
+        for key in list(self._assumed):
+            self._drop(key)
+        self._lowest = 0
+
     def _drop(self, key: str) -> None:
         record = self._assumed.pop(key, None)
         if record is not None:
@@ -217,7 +238,9 @@ def _is_about(change: Changed[ClaimRecord], key: str) -> bool:
     return item is not None and key_of(item.claim.metadata) == key
 
 
-def _difference(old: ClaimRecord | None, new: ClaimRecord | None) -> _Changes:
+def _difference(
+    old: ClaimRecord | None, new: ClaimRecord | None, *, is_reset: bool = False
+) -> _Changes:
     if old is None and new is None:
         return []
     if old is None or new is None:
@@ -225,6 +248,7 @@ def _difference(old: ClaimRecord | None, new: ClaimRecord | None) -> _Changes:
     before, after = old.claim.metadata, new.claim.metadata
     if before.uid != after.uid:
         return [(old, None), (None, new)]
-    if old is new or before.resource_version == after.resource_version != "":
+    is_same_version = before.resource_version == after.resource_version != ""
+    if old is new or (is_same_version and not is_reset):
         return []
     return [(old, new)]

@@ -32,6 +32,7 @@ from scheduler.cache.nodes import NodeIndex
 from scheduler.cache.pods import PodIndex, claim_names
 from scheduler.cache.recount import recount_devices, recount_moments, recount_nodes
 from scheduler.cache.store import Changed, EventType, Store, WatchEvent, meta_of, version_of
+from scheduler.cache.unreadable import is_lost
 from scheduler.model import (
     Change,
     ChangeListener,
@@ -42,6 +43,7 @@ from scheduler.model import (
     NodeObject,
     Pod,
     Watched,
+    unreadable,
 )
 
 ConflictListener = Callable[[Conflict], None]
@@ -96,6 +98,7 @@ class ClusterCache:
         self._rules_changed = False
         self._class_map: Mapping[str, DeviceClass] = MappingProxyType({})
         self._classes_changed = False
+        self._unreadable: dict[Kind, set[str]] = {kind: set() for kind in Kind}
         self._listeners: list[ChangeListener] = []
         self._conflict_listeners: list[ConflictListener] = []
         self._progress_listeners: list[ProgressListener] = []
@@ -107,23 +110,45 @@ class ClusterCache:
 
     # -- what the watch says ------------------------------------------------------------------------------------
 
-    def replace(self, kind: Kind, objects: Iterable[Watched], resource_version: int) -> None:
+    def replace(
+        self,
+        kind: Kind,
+        objects: Iterable[Watched],
+        resource_version: int,
+        *,
+        is_reset: bool = False,
+    ) -> bool:
         """Take a complete list of a kind: what is not in it is gone.
+
+        Args:
+            kind: of the objects.
+            objects: all there are.
+            resource_version: of the list.
+            is_reset: whether the server has gone back to a state before what has been seen (etcd restored): then what
+                was seen, assumed and expected of this kind since belongs to a history that is gone.
+
+        Returns:
+            Whether the list differs from what was known.
 
         Raises:
             ValueError: the list is older than what has been seen (reliability F13).
         """
         store = self._stores[kind]
-        changes = store.replace(cast("Iterable[Any]", objects), resource_version)
+        changes = store.replace(cast("Iterable[Any]", objects), resource_version, is_reset=is_reset)
         if kind is Kind.POD:
-            self._forget_vanished()
+            self._forget_vanished(is_reset=is_reset)
+        if is_reset and kind is Kind.RESOURCE_CLAIM:
+            self._claims.forget_moments()  # they are versions of that history, too
         self._changed(kind, changes)
         self._progressed(kind)
+        return any(old is None or new is None or not _is_same(old, new) for old, new in changes)
 
     def apply(self, event: WatchEvent) -> None:
         """Take one event of a watch; repeated and older ones change nothing."""
         store: Any = self._stores[event.kind]
         changes: Sequence[Changed[Any]]
+        if event.type is EventType.DELETED and isinstance(event.object, Pod):
+            self._forget(self._pods.identified(event.object).metadata.uid)  # seen before or not
         match event.type:
             case EventType.BOOKMARK:
                 changes = store.progress(event.resource_version) or ()
@@ -131,8 +156,6 @@ class ClusterCache:
                 changes = store.delete(event.object)
             case EventType.ADDED | EventType.MODIFIED:
                 changes = store.upsert(event.object)
-        if event.kind is Kind.POD and event.type is EventType.DELETED and event.object is not None:
-            self._forget(meta_of(event.object).uid)
         self._changed(event.kind, changes)
         self._progressed(event.kind)
 
@@ -233,8 +256,11 @@ class ClusterCache:
         return self._claims.by_uid(uid)
 
     def claims(self) -> Iterator[ResourceClaim]:
-        """All claims, the newest known of each."""
-        return (record.claim for record in self._claims)
+        """All claims of which it is known what they ask for, the newest known of each."""
+        for record in self._claims:
+            partial = unreadable(record)
+            if partial is None or not is_lost(partial, "spec"):
+                yield record.claim
 
     def claim_records(self) -> Iterator[ClaimRecord]:
         """All claims with their bytes, the newest known of each."""
@@ -337,6 +363,15 @@ class ClusterCache:
         store = self._stores[kind]
         return sum(1 for _ in store.watched) if isinstance(store, AssumeCache) else len(store)
 
+    def watched(self, kind: Kind) -> tuple[Watched, ...]:
+        """All objects of a kind that the watch has shown."""
+        store = self._stores[kind]
+        return tuple(store.watched if isinstance(store, AssumeCache) else store)
+
+    def unreadable_count(self) -> int:
+        """How many objects are here of which something that is needed cannot be read."""
+        return sum(map(len, self._unreadable.values()))
+
     def recount_steps(self) -> Iterator[list[str]]:
         """Compare the indexes with a count from nothing, in steps between which the caller may do other things.
 
@@ -372,7 +407,8 @@ class ClusterCache:
         """Make the indexes anew from the stores (after `recount` found them wrong)."""
         allocated = AllocatedIndex(consumable_capacity=self._consumable_capacity)
         allocated.revision = self._allocated.revision + 1
-        for claim in self.claims():
+        for record in self._claims:
+            claim = record.claim
             allocated.set_written(claim.metadata.uid, claim.status.allocation)
         for uid in self._in_flight.claims:
             allocated.set_held(uid, self._in_flight.allocations(uid))
@@ -396,6 +432,7 @@ class ClusterCache:
         """Bring the indexes in line, then tell."""
         if not changes:
             return
+        self._note_unreadable(kind, changes)
         conflicts: list[Conflict] = []
         for old, new in changes:
             match kind:
@@ -415,6 +452,14 @@ class ClusterCache:
             for listener in self._listeners:
                 listener(Change(kind, old, new))
         self._tell_conflicts(conflicts)
+
+    def _note_unreadable(self, kind: Kind, changes: Sequence[Changed[Any]]) -> None:
+        here = self._unreadable[kind]
+        for old, new in changes:
+            if here and old is not None:
+                here.discard(meta_of(old).uid)
+            if new is not None and unreadable(new) is not None:
+                here.add(meta_of(new).uid)
 
     def _node_changed(self, old: NodeObject | None, new: NodeObject | None) -> None:
         if new is not None:
@@ -442,11 +487,17 @@ class ClusterCache:
         else:
             self._node_index.remove_pod(uid)
 
-    def _forget_vanished(self) -> None:
-        """Forget assumed pods that a list should have and has not: those never seen go without an event."""
+    def _forget_vanished(self, *, is_reset: bool) -> None:
+        """Forget assumed pods that a list should have and has not: those never seen go without an event.
+
+        After a reset all of them: their binding may be of a history that is gone.
+        """
         for uid, (pod, _) in list(self._assumed_pods.items()):
             version = version_of(pod.metadata)
-            if self._pods.by_uid(uid) is None and 0 < version <= self._pods.resource_version:
+            is_missing = self._pods.by_uid(uid) is None and (
+                0 < version <= self._pods.resource_version
+            )
+            if is_reset or is_missing:
                 self._forget(uid)
 
     def _forget(self, uid: str) -> None:
@@ -538,6 +589,11 @@ class ClusterCache:
 
     def _sorted_rules(self) -> Sequence[DeviceTaintRule]:
         return sorted(self._rules, key=lambda rule: rule.metadata.name)
+
+
+def _is_same(old: Watched, new: Watched) -> bool:
+    before, after = meta_of(old), meta_of(new)
+    return (before.uid, before.resource_version) == (after.uid, after.resource_version)
 
 
 def _with_demand(pod: Pod, demand: Sequence[NodeAllocatableResourceClaimStatus]) -> Pod:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from allocator.model.nodes import Node
 from scheduler.cache.layered import LayeredMap
 from scheduler.framework.resources import assigned_pod_requests, host_ports
-from scheduler.model import HostPort, NodeInfo, NodeObject, Pod
+from scheduler.model import HostPort, NodeInfo, NodeObject, Pod, UnreadableNode
 
 _MAX_INTERNED: Final = 10_000  # pods with requests all their own must not fill the memory
 
@@ -66,7 +66,10 @@ class NodeIndex:
         return self._dirty
 
     def set_node(self, node: NodeObject) -> None:
-        """Add a node, or its new state."""
+        """Add a node, or its new state. One that cannot be read is as one that is not there: nothing is put there."""
+        if isinstance(node, UnreadableNode):
+            self.remove_node(node.metadata.name)
+            return
         state = self._state(node.metadata.name)
         state.node = node
         state.for_allocator = node.for_allocator()

@@ -2,19 +2,23 @@
 
 The API server orders all writes of one resource by resourceVersion, and a watch delivers them in that order. So an
 event at or below the version already reached is a repetition, also when its object is not here any more.
+
+An object that cannot be read is kept as far as it can be, together with what the version before says (`unreadable`).
 Source: reliability R7, F10, F11.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from operator import is_
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
 from allocator.model.meta import ObjectMeta
-from scheduler.model import ClaimRecord, Kind, Watched
+from scheduler.cache.unreadable import carried_over, identified, with_meta
+from scheduler.model import ClaimRecord, Kind, Watched, unreadable
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Watched)
+_LONGEST_VERSION: Final = 20  # digits; the API server's have 64 bits
 Changed = tuple[T | None, T | None]
 
 
@@ -55,17 +59,24 @@ def key_of(meta: ObjectMeta) -> str:
 
 
 def version_of(meta: ObjectMeta) -> int:
-    """The resourceVersion as a number; 0 for an object that has none.
+    """The resourceVersion as a number; 0 for an object that has none, or one that is no number."""
+    return version_number(meta.resource_version) or 0
 
-    Raises:
-        ValueError: the version is not a decimal number.
-    """
-    return int(meta.resource_version or 0)
+
+def version_number(text: str) -> int | None:
+    """A resourceVersion as a number; None: it is none."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= _LONGEST_VERSION
+    return int(text) if is_number else None
 
 
 def is_newer(version: int, than: int) -> bool:
     """Whether a version supersedes another. An object without version always does: there is nothing to compare."""
     return version > than or version == 0
+
+
+def _is_nobody(item: Watched, meta: ObjectMeta) -> bool:
+    """Whether nothing tells whom an object that cannot be read stands for."""
+    return not meta.name and unreadable(item) is not None
 
 
 class Store(Generic[T]):
@@ -75,8 +86,19 @@ class Store(Generic[T]):
         resource_version: everything up to this version has been seen.
     """
 
-    def __init__(self, meta: Callable[[T], ObjectMeta]) -> None:
+    def __init__(
+        self,
+        meta: Callable[[T], ObjectMeta],
+        newest: Callable[[str], T | None] = lambda _key: None,
+    ) -> None:
+        """Start empty.
+
+        Args:
+            meta: the metadata of an object.
+            newest: what is known of a key that is newer than what is here; it stands in for what cannot be read.
+        """
         self._meta = meta
+        self._newest = newest
         self._by_key: dict[str, T] = {}
         self._key_by_uid: dict[str, str] = {}
         self.resource_version = 0
@@ -96,8 +118,13 @@ class Store(Generic[T]):
     def __len__(self) -> int:
         return len(self._by_key)
 
+    def identified(self, item: T) -> T:
+        """The object under the name and UID it is known by, if one of them cannot be read."""
+        return self._identified(item, self._by_key, self._key_by_uid)
+
     def upsert(self, item: T) -> list[Changed[T]]:
         """Take an added or modified object; an old one is ignored. A new UID under a known key deletes and adds."""
+        item = self.identified(item)
         meta = self._meta(item)
         key, version = key_of(meta), version_of(meta)
         old = self._by_key.get(key)
@@ -105,11 +132,13 @@ class Store(Generic[T]):
         if not is_newer(version, seen):
             return []
         self.progress(version)
+        if _is_nobody(item, meta):
+            return []
         return self._put(key, old, item)
 
     def delete(self, item: T) -> list[Changed[T]]:
         """Take a deletion; ignored if it is of another UID, or older than what is here."""
-        meta = self._meta(item)
+        meta = self._meta(self.identified(item))
         key, version = key_of(meta), version_of(meta)
         old = self._by_key.get(key)
         self.progress(version)
@@ -122,29 +151,42 @@ class Store(Generic[T]):
         self._key_by_uid.pop(stored.uid, None)
         return [(old, None)]
 
-    def replace(self, items: Iterable[T], resource_version: int) -> list[Changed[T]]:
+    def replace(
+        self, items: Iterable[T], resource_version: int, *, is_reset: bool = False
+    ) -> list[Changed[T]]:
         """Swap the whole content for a list; returns the difference. Unchanged objects stay the same objects.
+
+        Args:
+            items: all there are.
+            resource_version: of the list.
+            is_reset: whether the versions seen before mean nothing any more: they belong to a history that is gone.
 
         Raises:
             ValueError: the list is older than what has been seen.
         """
+        if is_reset:
+            self.resource_version = resource_version
         if resource_version < self.resource_version:
             raise ValueError(
                 f"a list at {resource_version} is older than {self.resource_version}, already seen"
             )
         objects: Sequence[T] = items if isinstance(items, list | tuple) else list(items)
-        if self._is_start_of(objects):
+        known, keys = self._by_key, self._key_by_uid
+        if not is_reset and self._is_start_of(objects):
             before: dict[str, T] = {}
-            objects = objects[len(self._by_key) :]
+            objects = objects[len(known) :]
         else:
-            before = self._by_key
+            before = known
             self._by_key, self._key_by_uid = {}, {}
         changes: list[Changed[T]] = []
-        for item in objects:
+        for each in objects:
+            item = self._identified(each, before, keys)
             meta = self._meta(item)
+            if _is_nobody(item, meta):
+                continue
             key = key_of(meta)
             old = before.pop(key, None)
-            if old is not None and self._is_same(old, meta):
+            if old is not None and not is_reset and self._is_same(old, meta):
                 self._by_key[key] = old
                 self._key_by_uid[meta.uid] = key
             elif old is not None and self._meta(old).uid != meta.uid:
@@ -169,7 +211,24 @@ class Store(Generic[T]):
         known = self._meta(old)
         return known.uid == new.uid and known.resource_version == new.resource_version != ""
 
+    def _identified(self, item: T, by_key: Mapping[str, T], keys: Mapping[str, str]) -> T:
+        if unreadable(item) is None:
+            return item
+        meta = self._meta(item)
+        known = by_key.get(keys.get(meta.uid, "") if meta.uid else key_of(meta))
+        whole = identified(meta, None if known is None else self._meta(known))
+        return item if whole is meta else cast("T", with_meta(item, whole))
+
+    def _completed(self, key: str, old: T | None, item: T) -> T:
+        """What cannot be read, with what is known of it."""
+        if unreadable(item) is None:
+            return item
+        known = self._newest(key) or old
+        is_same = known is not None and self._meta(known).uid == self._meta(item).uid
+        return cast("T", carried_over(known if is_same else None, item))
+
     def _put(self, key: str, old: T | None, item: T) -> list[Changed[T]]:
+        item = self._completed(key, old, item)
         uid = self._meta(item).uid
         self._by_key[key] = item
         if old is not None and (old_uid := self._meta(old).uid) != uid:

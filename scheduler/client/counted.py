@@ -29,9 +29,11 @@ class CountedClient:
         self._client = client
         self._observe = observe
 
-    async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+    async def get(
+        self, path: str, query: Mapping[str, str] | None = None, *, accept: str = JSON
+    ) -> bytes:
         """Read an object or list."""
-        return await self._client.get(path, query)
+        return await self._client.get(path, query, accept=accept)
 
     async def write(
         self,

@@ -3,8 +3,9 @@
 from typing import Any, Final, cast
 
 from allocator.features import LATEST_VERSION, FeatureGateError, minor_version
-from scheduler.api.numbers import decode_tree
-from scheduler.client import ApiClient, NotFoundError
+from scheduler.api.lenient import plain
+from scheduler.api.rawjson import RawJsonError
+from scheduler.client import ApiClient, NotFoundError, UnavailableError
 from scheduler.offline.manifests import Manifest
 from scheduler.reflectors.sources import PATHS
 
@@ -37,7 +38,7 @@ async def _list(client: ApiClient, path: str) -> list[dict[str, Any]]:
     objects: list[dict[str, Any]] = []
     query = {"limit": str(PAGE_SIZE)}
     while True:
-        page = cast("dict[str, Any]", decode_tree(await client.get(path, query)))
+        page = _page(path, await client.get(path, query))
         version = page.get("apiVersion")
         objects.extend({"apiVersion": version, **item} for item in page.get("items") or ())
         token = (page.get("metadata") or {}).get("continue")
@@ -46,9 +47,16 @@ async def _list(client: ApiClient, path: str) -> list[dict[str, Any]]:
         query = {"limit": str(PAGE_SIZE), "continue": token}
 
 
+def _page(path: str, body: bytes) -> dict[str, Any]:
+    try:
+        return cast("dict[str, Any]", plain(body))
+    except RawJsonError as error:
+        raise UnavailableError(f"GET {path}: the answer is no JSON: {error}") from None
+
+
 async def read_version(client: ApiClient) -> str:
     """The minor version of the server, or the newest known one if that is unknown."""
-    found = decode_tree(await client.get("/version")).get("gitVersion", "")
+    found = plain(await client.get("/version")).get("gitVersion", "")
     try:
         return minor_version(str(found))
     except FeatureGateError:

@@ -16,7 +16,7 @@ class ClaimBarrier:
     """Lets tasks wait for the watch of claims.
 
     All claims come in one stream, in the order of their versions: when it has come past a version, every write up to
-    it, ours and others', has been seen.
+    it, ours and others', has been seen. When the server goes back (etcd restored), what was waited for will not come.
     """
 
     def __init__(
@@ -35,8 +35,9 @@ class ClaimBarrier:
         self._cache = cache
         self._clock = clock
         self._observe = observe
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[int, int, asyncio.Future[bool]]] = []
         self._sequence = 0
+        self._reached = 0
         cache.subscribe_progress(self._progressed)
 
     async def reached(self, resource_version: int, timeout_seconds: float) -> bool:
@@ -50,15 +51,14 @@ class ClaimBarrier:
     async def _wait(self, resource_version: int, timeout_seconds: float) -> bool:
         if self._cache.resource_version(_KIND) >= resource_version:
             return True
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._sequence += 1
         heapq.heappush(self._waiting, (resource_version, self._sequence, future))
         try:
             async with asyncio.timeout(timeout_seconds):
-                await future
+                return await future
         except TimeoutError:
             return False
-        return True
 
     async def wait_for_claim_version(
         self, uid: str, resource_version: int, timeout_seconds: float
@@ -71,7 +71,8 @@ class ClaimBarrier:
     def _progressed(self, kind: Kind, reached: int) -> None:
         if kind is not _KIND:
             return
-        while self._waiting and self._waiting[0][0] <= reached:
+        is_reset, self._reached = reached < self._reached, reached
+        while self._waiting and (is_reset or self._waiting[0][0] <= reached):
             _, _, future = heapq.heappop(self._waiting)
             if not future.done():
-                future.set_result(None)
+                future.set_result(not is_reset)

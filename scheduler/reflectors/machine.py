@@ -3,6 +3,25 @@
 Rules (reliability R1-R6): the first list is a quorum read, never from an old snapshot. A watch starts at the list's
 version and is resumed from the last version seen, as long as the server still has it. When it does not (410): a list
 not older than that, and if that fails too, a quorum list. A list older than what has been seen is refused.
+
+A watch may also be wrong without saying so. What is told from what, and how it heals:
+
+- *Ended again and again.* A watch that ended without a word (an event, or a bookmark, which a server sends about once a
+  minute) proves nothing: the kind may be idle, or the server may not know the version any more and not say 410. After
+  `FRUITLESS_WATCHES` of them in a row, refused ones included, a quorum list is asked for. If it shows that nothing was
+  missed, it takes twice as many the next time: proxies that cut idle connections after half a minute are common, and
+  idle kinds must not be listed all the time because of them. While a server is down, list and watch are tried in turn.
+- *Silent.* A watch that stays open for `IDLE_SECONDS` or longer without a word is an idle kind of a server that sends no
+  bookmarks, and is simply opened again. But where bookmarks have come before, `SILENCE_SECONDS` without one mean that the
+  connection is dead.
+- *Short.* Watches that end within `SHORT_SECONDS` without a word are no sign of life. After several in a row the cache
+  may be stale, whatever the lists say, until a watch lasts longer or the server says something in one: `is_doubtful`.
+- *A server that has gone back* (etcd restored from a backup). Its lists are older than what has been seen, and so are the
+  bookmarks of a watch from a version that it has not reached yet. A stale replica looks the same, for a while. So quorum
+  lists are repeated, only their first pages, and if for `RESTORED_SECONDS`, `RESTORED_LISTS` times in a row and without
+  going back among themselves they are all older, the server is followed: `Complete.is_reset`.
+
+The pause between failures grows, and begins anew only when a watch was open for two minutes and delivered.
 """
 
 import random
@@ -20,7 +39,13 @@ UNREACHABLE_CAP_SECONDS: Final = (
     15.0  # asking a server that is down costs it nothing, and it may be back (F19)
 )
 HEALTHY_SECONDS: Final = 120.0
-SHORTEST_WATCH_SECONDS: Final = 1.0
+SHORT_SECONDS: Final = 10.0
+IDLE_SECONDS: Final = 60.0
+SILENCE_SECONDS: Final = 90.0
+FRUITLESS_WATCHES: Final = 3
+MOST_FRUITLESS_WATCHES: Final = 24
+RESTORED_LISTS: Final = 5
+RESTORED_SECONDS: Final = 60.0
 WATCH_SECONDS: Final = (300, 600)
 
 
@@ -85,10 +110,17 @@ Action = ListPage | OpenWatch | Pause
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """A whole list: what is not in it is gone."""
+    """A whole list: what is not in it is gone.
+
+    Attributes:
+        items: all there are.
+        resource_version: of the list.
+        is_reset: whether the server has gone back: versions seen before mean nothing any more.
+    """
 
     items: Sequence[Watched]
     resource_version: int
+    is_reset: bool = False
 
 
 class Failure(Enum):
@@ -97,7 +129,9 @@ class Failure(Enum):
     GONE = auto()  # 410, Expired: the version is not there any more
     TOO_LARGE = auto()  # the server is behind the version asked for
     UNREACHABLE = auto()  # refused, broken, silent, 429: the same again, later
-    UNREADABLE = auto()  # an object that cannot be decoded: a list leaves it out
+    UNREADABLE = auto()  # again a line that is no event, at the same place: a list goes past it
+    BEHIND = auto()  # the server tells of an older version than it was asked for
+    MISSED = auto()  # events that should have come did not
     OTHER = auto()  # anything else: list again, later
 
 
@@ -105,6 +139,38 @@ class _Mode(Enum):
     LIST_QUORUM = auto()
     LIST_SINCE = auto()
     WATCH = auto()
+
+
+@dataclass(slots=True)
+class _Watching:
+    """The open watch.
+
+    Attributes:
+        opened_at: when.
+        has_heard: whether the server has said anything in it.
+        has_progress: whether it was news.
+    """
+
+    opened_at: float
+    has_heard: bool = False
+    has_progress: bool = False
+
+
+@dataclass(slots=True)
+class _Older:
+    """Quorum lists in a row that were older than what has been seen.
+
+    Attributes:
+        lists: how many.
+        version: the newest of them.
+        seconds: pauses since the first.
+        is_followed: whether they have been so for long enough: the list under way is the truth.
+    """
+
+    lists: int = 0
+    version: int = 0
+    seconds: float = 0.0
+    is_followed: bool = False
 
 
 @dataclass(slots=True)
@@ -116,23 +182,39 @@ class Machine:
         page_limit: objects of one page.
         last_version: highest version seen.
         failures: in a row, since the last two healthy minutes.
+        is_refused: whether the last page was older than what has been seen.
     """
 
     rng: random.Random
     page_limit: int = PAGE_LIMIT
     last_version: int = 0
     failures: int = 0
+    is_refused: bool = False
     _mode: _Mode = _Mode.LIST_QUORUM
     _limit: int = field(init=False)
     _token: str = ""
     _items: list[Watched] = field(default_factory=list)
-    _list_version: int = 0
     _pause: float = 0.0
-    _opened_at: float = 0.0
-    _has_heard: bool = False
+    _watching: _Watching | None = None
+    _older: _Older = field(default_factory=_Older)
+    _sends_bookmarks: bool = False
+    _short: int = 0  # watches in a row that opened and were no sign of life
+    _fruitless: int = 0  # watches in a row without a word, since the last list
+    _patience: int = FRUITLESS_WATCHES  # so many are put up with
 
     def __post_init__(self) -> None:
         self._limit = self.page_limit
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether it is a sign of life when a watch opens."""
+        return self._short == 0
+
+    def is_doubtful(self, now: float) -> bool:
+        """Whether watches do not seem to work."""
+        watching = self._watching
+        is_long = watching is not None and now - watching.opened_at >= SHORT_SECONDS
+        return self._short >= FRUITLESS_WATCHES and not is_long
 
     def next(self) -> Action:
         """What to do now."""
@@ -152,50 +234,88 @@ class Machine:
         Returns:
             the list, when this was its last page and it is not older than what has been seen.
         """
+        self.is_refused = resource_version < self.last_version and not self._is_restored(
+            resource_version
+        )
+        if self.is_refused:
+            self._discard()
+            self._mode = _Mode.LIST_QUORUM
+            self._back_off()
+            self._older.seconds += self._pause
+            return None
         self._items.extend(items)
-        self._list_version = resource_version
         self._token = continue_token
         if continue_token:
             return None
-        complete = Complete(self._items, resource_version)
+        complete = Complete(self._items, resource_version, self._older.is_followed)
         self._discard()
-        if resource_version < self.last_version:
-            self._mode = _Mode.LIST_QUORUM
-            self._back_off()
-            return None
+        self._older = _Older()
         self.last_version = resource_version
         self._limit = self.page_limit
         self._mode = _Mode.WATCH
         return complete
 
+    def compared(self, *, is_same: bool) -> None:
+        """A complete list has been compared with what was known.
+
+        Args:
+            is_same: whether it showed nothing new.
+        """
+        if self._fruitless < self._patience:
+            self._fruitless = 0
+            return
+        self._fruitless = 0
+        doubled = min(2 * self._patience, MOST_FRUITLESS_WATCHES)
+        self._patience = doubled if is_same else FRUITLESS_WATCHES
+
     def opened(self, now: float) -> None:
         """A watch is open."""
-        self._opened_at = now
-        self._has_heard = False
+        self._mode = _Mode.WATCH
+        self._watching = _Watching(now)
 
     def heard(self, resource_version: int, *, is_event: bool) -> None:
         """An event or bookmark of the open watch has been taken."""
+        if self._watching is not None:
+            self._watching.has_heard = True
+            self._watching.has_progress |= is_event and resource_version > self.last_version
         self.last_version = max(self.last_version, resource_version)
-        self._has_heard = self._has_heard or is_event
+        self._sends_bookmarks |= not is_event
+        self._short = self._fruitless = 0
+        self._patience = FRUITLESS_WATCHES
 
-    def ended(self, now: float) -> None:
-        """The server has ended the watch in order: resume. At once, unless it ends watches as fast as we open them."""
-        self._note_health(now)
-        if not self._has_heard and now - self._opened_at < SHORTEST_WATCH_SECONDS:
-            self._back_off()
+    def ended(self, now: float) -> bool:
+        """The server has ended the watch in order: resume. At once, unless it ends watches as fast as we open them.
+
+        Returns:
+            Whether the watch was a sign of life.
+        """
+        watching = self._watching
+        is_alive = self._close(now)
+        if watching is not None:
+            is_short = now - watching.opened_at < SHORT_SECONDS
+            if is_short and not watching.has_progress:
+                self._back_off()
+        self._look_after_fruitless()
+        return is_alive
 
     def failed(self, failure: Failure, now: float) -> None:
         """The last step failed."""
         was_first = self.failures == 0
         if self._mode is _Mode.WATCH:
-            self._note_health(now)
+            self._close(now)
             was_first = self.failures == 0
-            if failure is not Failure.UNREACHABLE:
+            if failure in (Failure.BEHIND, Failure.MISSED):
+                self._mode = _Mode.LIST_QUORUM
+            elif failure is not Failure.UNREACHABLE:
                 self._mode = _Mode.LIST_SINCE
+            else:
+                self._look_after_fruitless()
         elif failure in (Failure.GONE, Failure.TOO_LARGE):
             if self._token and self._mode is _Mode.LIST_QUORUM and not was_first:
                 self._limit = 0  # pages expire faster than we read them
             self._mode = _Mode.LIST_QUORUM
+        elif failure is Failure.UNREACHABLE and self._fruitless >= self._patience:
+            self._mode = _Mode.WATCH  # nothing was wrong with the watch, the server is down
         self._discard()
         if failure is Failure.GONE and was_first:
             self.failures += 1  # nobody's fault: list at once, but only once
@@ -203,9 +323,41 @@ class Machine:
         is_down = failure is Failure.UNREACHABLE
         self._back_off(UNREACHABLE_CAP_SECONDS if is_down else BACKOFF_CAP_SECONDS)
 
-    def _note_health(self, now: float) -> None:
-        if now - self._opened_at >= HEALTHY_SECONDS:
+    def _close(self, now: float) -> bool:
+        """The watch is over, or could not be opened; returns whether it was a sign of life."""
+        watching, self._watching = self._watching, None
+        if watching is None:
+            self._fruitless += 1
+            return False
+        lasted = now - watching.opened_at
+        is_dead = self._sends_bookmarks and lasted >= SILENCE_SECONDS and not watching.has_heard
+        if lasted >= HEALTHY_SECONDS and not is_dead:
             self.failures = 0
+        if watching.has_heard:
+            return True
+        if is_dead or lasted < IDLE_SECONDS:
+            self._fruitless += 1
+        if is_dead or lasted < SHORT_SECONDS:
+            self._short += 1
+            return False
+        self._short = 0
+        return True
+
+    def _look_after_fruitless(self) -> None:
+        if self._fruitless >= self._patience:
+            self._mode = _Mode.LIST_QUORUM
+
+    def _is_restored(self, resource_version: int) -> bool:
+        """Whether a list older than what has been seen is to be believed: the server has been saying so for long."""
+        older = self._older
+        if self._mode is not _Mode.LIST_QUORUM or older.is_followed:
+            return older.is_followed
+        if resource_version < older.version:  # they disagree: then none of them is proof
+            self._older = older = _Older()
+        older.lists += 1
+        older.version = resource_version
+        older.is_followed = older.lists > RESTORED_LISTS and older.seconds >= RESTORED_SECONDS
+        return older.is_followed
 
     def _back_off(self, cap: float = BACKOFF_CAP_SECONDS) -> None:
         ceiling = min(cap, BACKOFF_SECONDS * 2.0 ** min(self.failures, 16))

@@ -1,20 +1,22 @@
 """Keeps one kind in the cache as the API server has it: does what the machine says, forever.
 
-Source: reliability 4.1.
+An object that cannot be read stops nothing: it is kept as far as it can be (`scheduler.cache.unreadable`), counted and
+logged, and the version goes on. Source: reliability 4.1.
 """
 
 import asyncio
 import gc
 import logging
 import random
+from collections.abc import AsyncIterator
 from typing import Final, NoReturn, Protocol
 
-import msgspec
-
-from scheduler.api.decode import DecodeError, Page, PageDecoder, decode_event
+from scheduler.api.decode import DecodeError, Event, Page, PageDecoder, decode_event
+from scheduler.api.metadata import listed
 from scheduler.cache.cluster import ClusterCache
-from scheduler.cache.store import EventType, WatchEvent
+from scheduler.cache.store import EventType, WatchEvent, meta_of, version_number, version_of
 from scheduler.client import (
+    METADATA,
     ApiClient,
     ApiError,
     GoneError,
@@ -23,6 +25,7 @@ from scheduler.client import (
 )
 from scheduler.clock import Clock
 from scheduler.model import Kind, Watched
+from scheduler.reflectors.comparison import CATCH_UP_SECONDS, Difference, newer, vanished
 from scheduler.reflectors.machine import (
     PAGE_LIMIT,
     Complete,
@@ -36,12 +39,15 @@ from scheduler.reflectors.sources import OPTIONAL, PAGE_LIMITS, PATHS
 
 _log = logging.getLogger(__name__)
 
+_OLDER: Final = frozenset(
+    {("", None)}
+)  # the difference of a list that is older than what has been seen
+_EVENT_TYPES: Final = frozenset(map(str, EventType))
 _BURST: Final = 64  # events taken before others may run: about 2 ms
 DECODE_BYTES: Final = 128 * 1024  # JSON of a list decoded before others may run: about 1 ms
 INDEX_OBJECTS: Final = 128  # objects of the first list indexed before others may run: about 2 ms
 _ABSENT_SECONDS: Final = 600.0  # until a kind that the server did not have is looked for again
-# An update that cannot be read must not free what the object held before: keep that.
-_KEEP_WHEN_UNREADABLE: Final = frozenset({Kind.RESOURCE_CLAIM, Kind.POD})
+_COMPARED_OBJECTS: Final = 2_000  # looked at before others may run: about 2 ms
 
 
 class ReflectorMetrics(Protocol):
@@ -80,26 +86,6 @@ class NoMetrics:
         """Ignore."""
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    resource_version: str = ""
-
-
-class _Object(msgspec.Struct):
-    metadata: _Metadata
-
-
-class _Line(msgspec.Struct):
-    """The least that makes a line an event."""
-
-    type: str
-    object: _Object
-
-
-_LINE: Final = msgspec.json.Decoder(_Line)
-
-
 class Reflector:
     """Lists and watches one kind.
 
@@ -107,8 +93,8 @@ class Reflector:
         kind: which.
         synced: set once the cache has had a complete list.
         is_absent: whether the server does not have this kind.
-        last_heard: when the server last said anything of this kind, on the monotonic clock.
-        problem: why the cache is stale right now, for a person; empty: it is not.
+        last_heard: when the server last gave a sign of life of this kind, on the monotonic clock: an event, a bookmark, a
+            list, or a watch that opened where watches have been found to work.
     """
 
     def __init__(
@@ -124,7 +110,7 @@ class Reflector:
         self.synced = asyncio.Event()
         self.is_absent = False
         self.last_heard = clock.monotonic()
-        self.problem = ""
+        self._trouble = ""
         self._client = client
         self._cache = cache
         self._clock = clock
@@ -135,6 +121,23 @@ class Reflector:
         self._served = 0  # which of the paths
         self._refused = 0  # how many of them in a row the server did not have
         self._cause = "start"
+        self._asked = 0  # the version that the open watch began at
+        self._no_event_at: int | None = (
+            None  # the version behind which a line came that is no event
+        )
+        self._scope: asyncio.Timeout | None = None  # of the open watch
+        self._restart = Failure.OTHER  # why the scope was ended
+
+    @property
+    def problem(self) -> str:
+        """Why the cache is, or may be, stale right now, for a person; empty: it is not."""
+        if self._trouble:
+            return f"{self.kind}: {self._trouble}"
+        if self._machine.is_doubtful(self._clock.monotonic()):
+            return (
+                f"{self.kind}: watches end as soon as they begin, the server says nothing in them"
+            )
+        return ""
 
     async def run(self) -> NoReturn:
         """List and watch until cancelled. Whatever this raises is a bug."""
@@ -158,7 +161,7 @@ class Reflector:
         page = ListPage("", "", self._page_limit)
         while True:
             found = await self._get(page)
-            items.extend(found.items)
+            items.extend(self._items_of(found))
             if not found.continue_token:
                 break
             page = ListPage("", found.continue_token, self._page_limit)
@@ -168,10 +171,72 @@ class Reflector:
             self._cache.replace(self.kind, items, version)
             self._metrics.relisted(self.kind, "asked")
 
+    async def compare(self) -> None:
+        """Look whether the watch has brought all that a fresh list shows; if not, for too long, begin anew."""
+        first = await self._differences()
+        if not first:
+            return
+        await self._clock.sleep(CATCH_UP_SECONDS)
+        lasting = first & (await self._differences() or set())
+        if not lasting:
+            return
+        if lasting == _OLDER:
+            self._begin_anew(Failure.BEHIND)
+            return
+        _log.error(
+            "%s: events have been missed, %d objects are not as in a fresh list: listing again",
+            self.kind,
+            len(lasting),
+        )
+        self._begin_anew(Failure.MISSED)
+
+    async def _differences(self) -> set[Difference] | None:
+        """What is different here from a fresh list, read page by page; None: there was no list."""
+        seen = self._cache.resource_version(self.kind)
+        page, path = ListPage("", "", self._page_limit), self._paths[self._served]
+        versions: dict[str, str] = {}
+        found: set[Difference] = set()
+        known: dict[str, int] | None = None
+        while True:
+            try:
+                part = listed(await self._client.get(path, page.query(), accept=METADATA))
+                version = int(part.resource_version)
+            except (ApiError, UnavailableError, ValueError) as error:
+                _log.info("%s: could not be compared with a list: %s", self.kind, error)
+                return None
+            if version < seen:
+                return set(_OLDER)
+            if known is None:
+                known = await self._known()
+            found |= newer(part, known)
+            versions |= part.versions
+            if not part.continue_token:
+                return found | vanished(known, versions, version)
+            page = ListPage("", part.continue_token, self._page_limit)
+            await self._clock.sleep(0)
+
+    async def _known(self) -> dict[str, int]:
+        """UID -> version of all that is here."""
+        known: dict[str, int] = {}
+        for number, item in enumerate(self._cache.watched(self.kind), start=1):
+            meta = meta_of(item)
+            known[meta.uid] = version_of(meta)
+            if number % _COMPARED_OBJECTS == 0:
+                await self._clock.sleep(0)
+        return known
+
+    def _begin_anew(self, why: Failure) -> None:
+        """End the open watch, to list; if there is none, that is under way."""
+        if self._scope is not None:
+            self._restart = why
+            self._scope.reschedule(0.0)
+
     async def _list(self, action: ListPage) -> None:
         try:
             page = await self._get(action)
-            version = int(page.resource_version)
+            version = version_number(page.resource_version)
+            if version is None:
+                raise ValueError("a list without version")
         except NotFoundError as error:
             await self._not_served(error)
             return
@@ -179,22 +244,41 @@ class Reflector:
             self._failed(_classify(error), error)
             return
         self._refused = 0
+        seen = self._machine.last_version
+        complete = self._machine.page(self._items_of(page), version, page.continue_token)
+        if self._machine.is_refused:
+            self._cause = "stale_list"
+            self._trouble = f"the server lists version {version}, older than {seen}, already seen"
+            _log.warning("%s: refused a list: %s", self.kind, self._trouble)
+            return
+        self._heard()
+        if complete is None:
+            return
+        if complete.is_reset:
+            self._cause = "restored"
+            _log.error(
+                "%s: the server has gone back from version %d to %d, as when etcd is restored: what was seen and"
+                " expected since is dropped",
+                self.kind,
+                seen,
+                version,
+            )
+        await self._replace(complete)
+        self.is_absent = False
+        self.synced.set()
+        self._trouble = ""
+        self._metrics.relisted(self.kind, self._cause)
+        self._cause = "other"
+
+    def _items_of(self, page: Page) -> list[Watched]:
+        """All objects of a page; of those that cannot be read what remains."""
+        items = page.items
         for refused in page.refused:
             self._metrics.undecodable(self.kind)
-            _log.warning("left out, it cannot be read: %s", refused)
-        complete = self._machine.page(page.items, version, page.continue_token)
-        self._heard()
-        if complete is not None:
-            await self._replace(complete)
-            self.is_absent = False
-            self.synced.set()
-            self._metrics.relisted(self.kind, self._cause)
-            self._cause = "other"
-        elif not page.continue_token:
-            self._cause = "stale_list"
-            _log.warning(
-                "%s: refused a list at %s, older than what has been seen", self.kind, version
-            )
+            _log.warning("cannot be read: %s", refused)
+            if refused.remains is not None:
+                items.append(refused.remains)
+        return items
 
     async def _get(self, page: ListPage) -> Page:
         """Read a page, and decode it with pauses.
@@ -226,25 +310,43 @@ class Reflector:
                 self._cache.replace(self.kind, items[:end], version)
                 self._cache.snapshot()  # grows along, or the first decision would make all of it at once
                 await self._clock.sleep(0)
-        self._cache.replace(self.kind, items, version)
+        differs = self._cache.replace(self.kind, items, version, is_reset=complete.is_reset)
+        self._machine.compared(is_same=not differs)
 
     async def _watch(self, action: OpenWatch) -> None:
+        self._asked = action.resource_version
         try:
-            async with self._client.watch(self._paths[self._served], action.query()) as lines:
-                self._machine.opened(self._clock.monotonic())
-                self._heard()
-                burst = 0
-                async for line in lines:
-                    if not self._take(line):
-                        return
-                    burst += 1
-                    if burst >= _BURST:
-                        burst = 0
-                        await self._clock.sleep(0)
+            async with (
+                asyncio.timeout(None) as self._scope,
+                self._client.watch(self._paths[self._served], action.query()) as lines,
+            ):
+                self._opened()
+                await self._take_all(lines)
+        except TimeoutError:  # only ours: the client has words of its own for what takes too long
+            self._failed(self._restart, ValueError("the watch is given up"))
         except (ApiError, UnavailableError) as error:
             self._failed(_classify(error), error)
-        else:
-            self._machine.ended(self._clock.monotonic())
+        finally:
+            self._scope = None
+
+    def _opened(self) -> None:
+        self._machine.opened(self._clock.monotonic())
+        self._trouble = ""
+        if self._machine.is_trusted:
+            self._heard()
+
+    async def _take_all(self, lines: AsyncIterator[bytes]) -> None:
+        """Take events until the watch ends or is of no more use."""
+        burst = 0
+        async for line in lines:
+            if not self._take(line):
+                return
+            burst += 1
+            if burst >= _BURST:
+                burst = 0
+                await self._clock.sleep(0)
+        if self._machine.ended(self._clock.monotonic()):
+            self._heard()
 
     def _take(self, line: bytes) -> bool:
         """Take one event.
@@ -255,40 +357,44 @@ class Reflector:
         try:
             event = decode_event(self.kind, line)
         except DecodeError as error:
-            return self._skip(line, error)
+            return self._no_event(error)
         if event.status is not None:
             status = event.status
             refusal = ApiError(status.code, status.reason, status.message)
             self._failed(_classify(refusal), refusal)
             return False
-        try:
-            version = int(event.resource_version)
-            type_ = EventType(event.type)
-        except ValueError:
-            self._failed(Failure.UNREACHABLE, ValueError("an event without type or version"))
+        version = version_number(event.resource_version)
+        if version is None or event.type not in _EVENT_TYPES:
+            return self._no_event(ValueError("an event without type or version"))
+        if event.type == EventType.BOOKMARK and version < self._asked:
+            older = f"a bookmark of version {version} in a watch that began at {self._asked}"
+            self._failed(Failure.BEHIND, ValueError(older))
             return False
+        return self._take_event(event, EventType(event.type), version)
+
+    def _take_event(self, event: Event, type_: EventType, version: int) -> bool:
+        if event.refused is not None:
+            self._metrics.undecodable(self.kind)
+            _log.warning("an event cannot be read: %s", event.refused)
+            if event.object is None:  # not even whom it is about
+                type_ = EventType.BOOKMARK
         self._cache.apply(WatchEvent(self.kind, type_, event.object, version))
-        self._machine.heard(version, is_event=type_ is not EventType.BOOKMARK)
+        self._machine.heard(version, is_event=EventType(event.type) is not EventType.BOOKMARK)
         self._metrics.watch_event(self.kind)
         self._heard()
+        self._trouble = ""
+        self._no_event_at = None
+        if event.refused is not None and event.object is None:
+            self._failed(Failure.UNREADABLE, event.refused)
+            return False
         return True
 
-    def _skip(self, line: bytes, error: DecodeError) -> bool:
-        """Step over an object that cannot be read, or say that the line is none."""
-        try:
-            version = int(_LINE.decode(line).object.metadata.resource_version)
-        except (msgspec.DecodeError, RecursionError, ValueError):
-            self._failed(Failure.UNREACHABLE, error)
-            return False
-        self._metrics.undecodable(self.kind)
-        _log.warning("an event cannot be read: %s", error)
-        if self.kind not in _KEEP_WHEN_UNREADABLE:
-            self._failed(Failure.UNREADABLE, error)
-            return False
-        self._cache.apply(WatchEvent(self.kind, EventType.BOOKMARK, None, version))
-        self._machine.heard(version, is_event=True)
-        self._heard()
-        return True
+    def _no_event(self, error: ValueError) -> bool:
+        """A line that tells nothing, not even how far the watch has come: perhaps garbled on the way, else listed past."""
+        is_again = self._no_event_at == self._machine.last_version
+        self._no_event_at = self._machine.last_version
+        self._failed(Failure.UNREADABLE if is_again else Failure.UNREACHABLE, error)
+        return False
 
     async def _not_served(self, error: NotFoundError) -> None:
         """This version of the API is not there: try an older one; when there is none, the kind may be absent."""
@@ -303,20 +409,20 @@ class Reflector:
         self._cache.replace(self.kind, (), self._cache.resource_version(self.kind))
         self.is_absent = True
         self.synced.set()
+        self._trouble = ""
         self._heard()
         _log.info("%s: the server does not have this kind", self.kind)
         await self._clock.sleep(_ABSENT_SECONDS)
 
     def _heard(self) -> None:
         self.last_heard = self._clock.monotonic()
-        self.problem = ""
 
     def _failed(self, failure: Failure, error: Exception) -> None:
         self._machine.failed(failure, self._clock.monotonic())
         self._cause = failure.name.lower()
         if failure is not Failure.GONE:
-            self.problem = f"{self.kind}: {error}"
-            _log.warning("%s", self.problem)
+            self._trouble = str(error)
+            _log.warning("%s: %s", self.kind, error)
 
 
 def _classify(error: Exception) -> Failure:

@@ -16,6 +16,7 @@ from scheduler.reflectors.reflector import NoMetrics, Reflector, ReflectorMetric
 _log = logging.getLogger(__name__)
 
 RECOUNT_SECONDS: Final = 300.0
+COMPARE_SECONDS: Final = (600.0, 900.0)  # after so long each kind is compared with a fresh list
 # Nearly all that a bind makes goes by itself; after each 700 objects, as is Python's default, is every few binds. And a
 # full collection walks through all answers that are kept, for each node: 30 ms at 5,000.
 _COLLECT: Final = (10_000, 20, 20)
@@ -50,6 +51,7 @@ class Reflectors:
         self.synced = asyncio.Event()
         self._cache = cache
         self._clock = clock
+        self._rng = rng
         self._metrics = metrics or NoMetrics()
         self._reflectors: Mapping[Kind, Reflector] = {
             kind: Reflector(kind, client, cache, clock, rng, self._metrics) for kind in kinds
@@ -62,6 +64,7 @@ class Reflectors:
                 group.create_task(reflector.run(), name=f"reflector {reflector.kind}")
             group.create_task(self._tell_when_synced(), name="first sync")
             group.create_task(self._recount_forever(), name="recount")
+            group.create_task(self._compare_forever(), name="comparison with lists")
 
     async def relist(self, kind: Kind) -> None:
         """List a kind afresh, beside its watch: afterwards the cache is no older than the call (H6).
@@ -87,9 +90,8 @@ class Reflectors:
             for reflector in self._reflectors.values()
             if not reflector.synced.is_set() and not reflector.problem
         ]
-        return waiting + [
-            reflector.problem for reflector in self._reflectors.values() if reflector.problem
-        ]
+        problems = (reflector.problem for reflector in self._reflectors.values())
+        return waiting + [problem for problem in problems if problem]
 
     def _watching(self) -> Iterable[Reflector]:
         return (reflector for reflector in self._reflectors.values() if not reflector.is_absent)
@@ -103,6 +105,15 @@ class Reflectors:
         gc.freeze()
         gc.set_threshold(*_COLLECT)
         self.synced.set()
+
+    async def _compare_forever(self) -> None:
+        """Compare one kind after the other with a list, spread over time."""
+        while True:
+            for reflector in self._reflectors.values():
+                seconds = self._rng.uniform(*COMPARE_SECONDS)
+                await self._clock.sleep(seconds / len(self._reflectors))
+                if reflector.synced.is_set() and not reflector.is_absent:
+                    await reflector.compare()
 
     async def _recount_forever(self) -> None:
         while True:
