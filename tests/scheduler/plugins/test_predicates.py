@@ -11,7 +11,8 @@ from allocator.model.nodes import (
 )
 from allocator.outcome import ReasonKind
 from scheduler import cycle
-from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.cycle_state import CycleState, RawScores
+from scheduler.framework.environment import Mode
 from scheduler.framework.status import Code
 from scheduler.model import (
     Affinity,
@@ -420,6 +421,25 @@ def test_affinity_score_sums_the_weights_of_matching_terms() -> None:
     assert (
         node_affinity.score_node(state_of(pod(affinity=affinity)).info, labeled(a="1", b="1")) == 12
     )
+
+
+def test_scores_are_weighed_as_upstream_does_by_default() -> None:
+    """taints 3, affinity 2, devices 2, resources 1: each after it is scaled, so that the best node has 100."""
+    raw = {
+        "tainted": RawScores(2, 0, 0, 0),
+        "plain": RawScores(0, 0, 0, 0),
+        "liked": RawScores(0, 7, 0, 0),
+        "devices": RawScores(0, 0, 9, 0),
+        "empty": RawScores(0, 0, 0, 100),
+    }
+    weighed = cycle.weigh(raw.values(), Mode.STANDALONE)
+    assert {name: weighed[scores] for name, scores in raw.items()} == {
+        "tainted": 0,
+        "plain": 300,
+        "liked": 500,
+        "devices": 500,
+        "empty": 400,
+    }
 
 
 def test_resource_score_is_the_mean_share_left() -> None:
