@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.invariants import judge, read_trace, write_trace
+from tests.simulation.crashes import Case, cases, run_case
 from tests.simulation.judge import terms_of
 from tests.simulation.plan import FAULTS, make_plan
 from tests.simulation.planted import PLANTED, find, planted_in
@@ -67,6 +68,16 @@ def test_a_planted_bug_is_found(name: str) -> None:
 def test_a_planted_bug_can_be_planted(name: str) -> None:
     with planted_in(PLANTED[name]):
         pass
+
+
+def test_there_are_as_many_crashes_as_promised() -> None:
+    every = list(cases())
+    assert len(every) == len(set(map(str, every))) >= 120
+
+
+@pytest.mark.parametrize("case", list(cases())[::24], ids=str)
+def test_a_crash_at_a_write_leaves_nothing_behind(case: Case) -> None:
+    assert run_case(case) == []
 
 
 def test_every_fault_is_in_some_plan() -> None:
