@@ -95,6 +95,9 @@ class Metrics:
             "events_dropped", "Kubernetes Events not written", "reason"
         )
         self._shed = self._counter("pods_shed", "Pods not queued because the queue was full")
+        self._recovered = self._counter(
+            "pods_recovered", "Waiting pods that nobody was working on, found by the sweep: a bug"
+        )
 
     def attempt(self, result: str) -> None:
         """Count an attempt: `scheduled`, `unschedulable` or `error`."""
@@ -167,6 +170,10 @@ class Metrics:
     def pod_shed(self) -> None:
         """Count a pod that found the queue full."""
         self._shed.inc()
+
+    def pod_recovered(self) -> None:
+        """Count a waiting pod that nobody was working on."""
+        self._recovered.inc()
 
     def watch_value(self, name: str, text: str, read: Callable[[], float]) -> None:
         """Show a value that is read when somebody asks: in-flight claims, silence of the watches, leadership.

@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 
 from allocator.model.devices import DeviceTaintSelector, ResourcePool, ResourceSliceSpec
 from scheduler.api.lenient import Reading
-from scheduler.api.projection import without_unread
+from scheduler.api.projection import strip_unread
 from scheduler.api.walk import FieldError
 from scheduler.model import (
     ClaimRecord,
@@ -56,7 +56,8 @@ def remains(kind: str, reading: Reading) -> Watched | None:
         case UnreadableRule():
             return replace(found, spec=_as_wide_as_may_be(found))
         case _:
-            item: Watched = without_unread(found)
+            strip_unread(found)
+            item: Watched = found
             return item
 
 

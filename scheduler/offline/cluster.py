@@ -4,7 +4,7 @@ Whatever the simulation decides is written into it as a watch would show it, so 
 looks again only at the nodes that changed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -19,12 +19,11 @@ from allocator.model.claims import (
 )
 from scheduler.cache.cluster import ClusterCache
 from scheduler.cache.store import EventType, WatchEvent
-from scheduler.framework.cycle_state import PodClaim
+from scheduler.framework.plan import Plan
 from scheduler.framework.status import Status
 from scheduler.model import (
     ClaimRecord,
     Kind,
-    NodeAllocatableResourceClaimStatus,
     Pod,
     Watched,
 )
@@ -93,36 +92,23 @@ class OfflineCluster:
             )
         return notes
 
-    def bind(
-        self,
-        pod: Pod,
-        node_name: str,
-        claims: Sequence[PodClaim],
-        allocations: Mapping[str, AllocationResult],
-        demand: Sequence[NodeAllocatableResourceClaimStatus],
-    ) -> tuple[PodClaimResult, ...]:
+    def bind(self, plan: Plan) -> tuple[PodClaimResult, ...]:
         """Write the allocations and reservations of a pod's claims, and let it run.
-
-        Args:
-            pod: whom.
-            node_name: where.
-            claims: all claims of the pod.
-            allocations: claim UID -> allocation, for the claims that have none yet.
-            demand: what the claims count in resources of the node.
 
         Returns:
             its claims, in the pod's order.
         """
         results = []
-        for each in claims:
+        pod = plan.pod
+        for each in plan.claims:
             claim = each.claim
-            allocation = allocations.get(each.uid) or claim.status.allocation
+            allocation = plan.allocations.get(each.uid) or claim.status.allocation
             if allocation is None:
                 raise AssertionError(f"claim {claim.key} of {pod.key} has no devices")
             self._put(Kind.RESOURCE_CLAIM, _record(_reserved(claim, allocation, pod)))
             results.append(PodClaimResult(each.entry, claim, allocation))
-        spec = replace(pod.spec, node_name=node_name)
-        status = replace(pod.status, node_allocatable_resource_claim_statuses=tuple(demand) or None)
+        spec = replace(pod.spec, node_name=plan.node_name)
+        status = replace(pod.status, node_allocatable_resource_claim_statuses=plan.demand or None)
         self._put(Kind.POD, replace(pod, spec=spec, status=status))
         return tuple(results)
 

@@ -10,18 +10,17 @@ from typing import Any
 
 import pytest
 
-from allocator.model.claims import AllocationResult
 from allocator.outcome import ReasonKind
 from scheduler import cycle
 from scheduler.api.decode import decode_list
 from scheduler.binder import BindOutcome
 from scheduler.client import WriteOutcome
-from scheduler.framework.cycle_state import CycleState, PodClaim
-from scheduler.model import FINALIZER, Kind, Pod
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.plan import Plan, plan_of
+from scheduler.model import FINALIZER, Kind
 from tests.scheduler.embedded import DRIVER, NAMESPACE, World, claims_path, pods_path, world
 
 Object = dict[str, Any]
-Decision = tuple[Pod, str, tuple[PodClaim, ...], dict[str, AllocationResult]]
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
@@ -180,17 +179,17 @@ async def cluster(here: World, devices: list[Object]) -> None:
     await here.settled()
 
 
-async def decide(here: World, name: str) -> Decision:
+async def decide(here: World, name: str) -> Plan:
     pod = await here.known_pod(name)
     state = cycle.pre_filter(pod, here.cache, here.environment)
     assert isinstance(state, CycleState), state
     verdict = cycle.filter_node(state, state.snapshot.nodes["node-1"])
     assert verdict.fits, verdict.status
-    return state.pod, "node-1", state.claims, dict(verdict.allocations)
+    return plan_of(state, "node-1", verdict)
 
 
-async def carry_out(here: World, decision: Decision) -> BindOutcome:
-    outcome = await here.binder.wait(here.binder.start(*decision))
+async def carry_out(here: World, decision: Plan) -> BindOutcome:
+    outcome = await here.binder.wait(here.binder.start(decision))
     await here.settled()
     return outcome
 
