@@ -83,7 +83,7 @@ class CrashAt(ReplicaFaults):
             return Verdict()
         if world.case.write and write_name(request) == world.case.write and world.is_armed:
             world.has_crashed = True
-            return self._crash_in(world.case.phase)
+            return self.crash_in(world.case.phase)
         return Verdict()
 
     def on_commit(self, wire: Wire, request: Request, answer: Answer, verdict: Verdict) -> None:
@@ -92,15 +92,6 @@ class CrashAt(ReplicaFaults):
         if write_name(request) == "allocate" and "/deleted-" in request.path:
             path = f"{pods_path('default')}/deleted"
             self.world.do("DELETE", path, {"gracePeriodSeconds": 0})
-
-    def _crash_in(self, phase: str) -> Verdict:
-        if phase == PHASES[0]:
-            self._kill()
-            return Verdict("crash", loses_request=True)
-        if phase == PHASES[1]:
-            self.world.loop.later(0.0005, self._kill)
-            return Verdict("crash", loses_request=True)
-        return Verdict("crash", crash=phase)
 
 
 class CrashWorld(World):
