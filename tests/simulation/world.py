@@ -45,6 +45,7 @@ from tests.simulation.tenants import Tenants, claims_path
 
 Object = dict[str, Any]
 OURS: Final = "dra-scheduler"
+STEADY_SECONDS: Final = 60.0
 WRITES: Final = ("finalizer", "allocate", "release", "bind", "lease", "pod status", "claim patch")
 OUTCOMES: Final = ("committed", "conflict", "refused", "unknown")
 KIND_OF_PLURAL: Final = {
@@ -109,6 +110,7 @@ class World:
         self.happened: Counter[str] = Counter()
         self.is_over = False
         self.is_healed = False
+        self.steady_from = float("inf")
         self.slack = 15.0
         self.scheduler_name = OURS
         self.judge = Judge(self._terms())
@@ -231,7 +233,8 @@ class World:
         type_ = "DELETED" if change.new is None else "ADDED" if change.old is None else "MODIFIED"
         author = self.net.author.identity if self.net.author is not None else ""
         # Stored objects are never changed afterwards, so they need not be copied.
-        self.record(Change(self.loop.time(), change.revision, type_, kind, change.last.obj, author))
+        obj = opaque.changed(kind, change.last.obj, _as_text)
+        self.record(Change(self.loop.time(), change.revision, type_, kind, obj, author))
 
     def _audit(self, wire: Wire, request: Request, answer: Answer, verdict: Verdict) -> None:
         if not wire.identity.startswith(OURS):
@@ -369,7 +372,9 @@ class World:
         self._tasks.append(self.loop.spawn(None, work))
 
     def tenants_run_seconds(self, pod: Object) -> float | None:
-        """How long a pod runs: decided by its UID."""
+        """How long a pod runs: decided by its UID. At the end nothing changes any more, so that all can come to rest."""
+        if self.loop.time() > self.steady_from:
+            return None
         number = int(pod["metadata"]["uid"][:8], 16)
         return None if number % 5 == 0 else 1.0 + number % 30
 
@@ -380,6 +385,7 @@ class World:
         self.is_healed = True
         self.drivers.heal()
         self.mark("healed")
+        self.steady_from = self.loop.time() + STEADY_SECONDS
         end = self.loop.time() + self.plan.quiet_seconds
         while self.loop.time() < end:
             self.drivers.attach()
