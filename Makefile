@@ -71,12 +71,16 @@ simulate-seeds: $(VENV)/.dev ## the simulation for eight minutes, at least 300 s
 simulate-soak: $(VENV)/.dev ## 2,000 seeds of the simulation; every kind of fault, crash and outcome must have happened
 	$(BIN)/python -m tests.simulation.run --seeds $(SEED)-$$(($(SEED) + 1999)) --jobs 2 --gates
 
+.PHONY: simulate-crashes
+simulate-crashes: $(VENV)/.dev ## killed at each write, in each phase, and compared with a run without the crash
+	$(BIN)/python -m tests.simulation.crashes
+
 .PHONY: simulate-planted
 simulate-planted: $(VENV)/.dev ## every bug that is planted in the application must be found by the simulation
 	$(BIN)/python -m tests.simulation.planted
 
 .PHONY: soak
-soak: simulate-soak simulate-planted ## what takes hours: the long sizes of the simulation
+soak: simulate-soak simulate-crashes simulate-planted ## what takes hours: the long sizes of the simulation
 
 .PHONY: conformance
 conformance: $(VENV)/.dev ## ask upstream's allocator and CEL afresh (Go) and compare; CASES=n random cases on top
