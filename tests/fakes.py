@@ -132,7 +132,9 @@ class FakeApiClient:
     def requests(self, method: str, path: str = "") -> list[Call]:
         return [call for call in self.calls if call.method == method and path in call.path]
 
-    async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+    async def get(
+        self, path: str, query: Mapping[str, str] | None = None, *, accept: str = JSON
+    ) -> bytes:
         answer = await self._answer(Call("GET", path, dict(query or {}), b"", ""))
         assert isinstance(answer, bytes), answer
         return answer

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from allocator.features import Features
+from scheduler.apiserver import opaque
 from scheduler.apiserver.errors import Cause, bad_request
 from scheduler.apiserver.objects import Json
 from scheduler.apiserver.resources import Resource
@@ -51,4 +52,5 @@ def check_object(
         "kind": resource.kind,
         "apiVersion": resource.api_version("v1"),
     }
-    yield from causes_of(validate_object(whole, features=features, namespaces=labels))
+    judged = opaque.changed(resource.kind, whole, opaque.for_rules)
+    yield from causes_of(validate_object(judged, features=features, namespaces=labels))

@@ -8,6 +8,7 @@ from typing import Any
 
 from allocator.features import Features
 from scheduler.api.defaults import with_defaults, without_disabled_fields
+from scheduler.apiserver import opaque
 from scheduler.apiserver.checks import causes_of
 from scheduler.apiserver.errors import Cause, invalid_value
 from scheduler.apiserver.objects import Json, at, namespace, same, spec, status
@@ -53,10 +54,15 @@ class ClaimStrategy(DeviceStrategy):
     def validate_status_update(self, new: Json, old: Json, lookup: Lookup) -> Iterable[Cause]:
         """Allocation, reservations and device statuses."""
         namespaces = {namespace(new): lookup.namespace_labels(namespace(new))}
-        if same(status(new).get("allocation"), status(old).get("allocation")):
+        held, wanted = status(old).get("allocation"), status(new).get("allocation")
+        if held and wanted:
+            if not same(held, wanted):
+                yield invalid_value("status.allocation", "field is immutable")
             # Spelled differently, or with fields that are not read here: still the same.
-            old = {**old, "status": {**status(old), "allocation": status(new).get("allocation")}}
-        yield from causes_of(validate_claim_status(old, new, namespaces=namespaces))
+            old = {**old, "status": {**status(old), "allocation": wanted}}
+        yield from _check_data(new)
+        judged = (opaque.changed(self.kind, each, opaque.for_rules) for each in (old, new))
+        yield from causes_of(validate_claim_status(*judged, namespaces=namespaces))
 
 
 class TemplateStrategy(DeviceStrategy):
@@ -116,6 +122,18 @@ class TaintRuleStrategy(_TaintingStrategy):
         super().default(obj)
         if taint := spec(obj).get("taint"):
             self.date([taint])
+
+
+def _check_data(claim: Json) -> Iterator[Cause]:
+    """What a driver says of a device is an object, and not too long."""
+    for index, device in enumerate(status(claim).get("devices") or ()):
+        data = device.get("data")
+        path = f"status.devices[{index}].data"
+        if data is not None and opaque.for_rules(data) == "":
+            yield invalid_value(path, "must be a valid JSON object")
+        elif data is not None and len(data.raw) > opaque.MAX_BYTES:
+            text = f"Too long: may not be more than {opaque.MAX_BYTES} bytes"
+            yield Cause("FieldValueTooLong", path, text)
 
 
 def _check_immutable(new: Json, old: Json, *paths: str) -> Iterator[Cause]:

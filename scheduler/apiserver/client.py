@@ -44,13 +44,15 @@ class EmbeddedClient:
         self._server = server
         self._clock = clock
 
-    async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+    async def get(
+        self, path: str, query: Mapping[str, str] | None = None, *, accept: str = JSON
+    ) -> bytes:
         """Read an object or list.
 
         Raises:
             ApiError: the server refused.
         """
-        response = await self._send(Request("GET", path, query or {}))
+        response = await self._send(Request("GET", path, query or {}, accept=accept))
         if response.status >= 300:
             raise _error(response)
         return response.body

@@ -189,6 +189,12 @@ def method_not_allowed() -> StatusError:
     )
 
 
+def not_acceptable(accept: str) -> StatusError:
+    """406: the answer is wanted in a format that is not spoken here."""
+    message = f"the answer is not served as {accept}"
+    return StatusError(406, "NotAcceptable", message)
+
+
 def unsupported_media_type(content_type: str) -> StatusError:
     """415: the body is in a format that is not spoken here."""
     message = f"the body of the request was in an unknown format: {content_type or 'none given'}"

@@ -13,9 +13,6 @@ SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z
 QUALIFIED_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 
-# Free-form JSON of drivers; null in it means null.
-_OPAQUE = frozenset({"parameters"})
-
 
 def is_label(text: str) -> bool:
     """Whether it is a DNS-1123 label."""
@@ -41,19 +38,24 @@ def is_label_value(text: str) -> bool:
 
 
 def copy(value: Json) -> Json:
-    """A deep copy. Through JSON: faster than `copy.deepcopy`, and nothing else can be in there."""
-    duplicate: Json = orjson.loads(orjson.dumps(value))
+    """A deep copy. Through JSON, which is fast, unless there is something in it that is kept as text."""
+    try:
+        duplicate: Json = orjson.loads(orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS))
+    except orjson.JSONEncodeError:
+        return {key: _copy(member) for key, member in value.items()}
     return duplicate
 
 
-def without_nulls(value: Any) -> Any:
-    """Drop null members everywhere, as decoding into Go types does (but not inside opaque parameters)."""
+def _copy(value: Any) -> Any:
     if isinstance(value, dict):
-        return {
-            key: member if key in _OPAQUE else without_nulls(member)
-            for key, member in value.items()
-            if member is not None
-        }
+        return copy(value)
+    return [_copy(item) for item in value] if isinstance(value, list) else value
+
+
+def without_nulls(value: Any) -> Any:
+    """Drop null members everywhere, as decoding into Go types does."""
+    if isinstance(value, dict):
+        return {key: without_nulls(member) for key, member in value.items() if member is not None}
     if isinstance(value, list):
         return [without_nulls(item) for item in value]
     return value

@@ -11,6 +11,7 @@ from datetime import timedelta
 from random import Random
 
 from scheduler.apiserver import apply as ssa
+from scheduler.apiserver import opaque
 from scheduler.apiserver.errors import (
     Cause,
     StatusError,
@@ -240,7 +241,8 @@ class Registry:
                 raise _apply_conflict(target, found)
             merged = ssa.merge_applied(live, applied)
             ssa.remove_paths(merged, mine - paths - self._owned_by_others(live, manager, target))
-            return merged
+            decoded: Json = opaque.changed(target.resource.kind, merged, opaque.as_decoded)
+            return decoded
 
         return self._update_applied(target, change, manager, paths, dry_run=dry_run)
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 
+from scheduler.api.wire import WireError
+from scheduler.apiserver import opaque, protobuf
 from scheduler.apiserver.errors import (
     StatusError,
     bad_request,
@@ -23,6 +25,7 @@ from scheduler.apiserver.registry import DeleteOptions, Manager
 from scheduler.apiserver.resources import Target
 from scheduler.apiserver.shapes import conformed
 from scheduler.apiserver.versions import to_stored
+from scheduler.client import JSON, PROTOBUF
 
 BODY_LIMIT_BYTES = 3 * 1024 * 1024
 
@@ -42,14 +45,16 @@ class Request:
         body: as sent.
         content_type: of the body, without parameters.
         agent: who sends it; names the manager of a write that names none.
+        accept: the format that is wanted.
     """
 
     method: str
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
-    content_type: str = "application/json"
+    content_type: str = JSON
     agent: str = "unknown"
+    accept: str = JSON
 
     def flag(self, name: str) -> bool:
         """A parameter that is true or false."""
@@ -73,8 +78,11 @@ class Request:
             raise bad_request(f"{name}: Invalid value: {text!r}: must be a whole number")
         return int(text)
 
-    def document(self) -> Json:
+    def document(self, kind: str) -> Json:
         """The body as a JSON object.
+
+        Args:
+            kind: whose shape it has.
 
         Raises:
             StatusError: 400 or 413.
@@ -82,8 +90,8 @@ class Request:
         if len(self.body) > BODY_LIMIT_BYTES:
             raise too_large(BODY_LIMIT_BYTES)
         try:
-            decoded = orjson.loads(self.body)
-        except orjson.JSONDecodeError as error:
+            decoded = opaque.decode(kind, self.body)
+        except ValueError as error:
             raise bad_request(f"couldn't get an object from the body: {error}") from None
         if not isinstance(decoded, dict):
             raise bad_request("couldn't get an object from the body: it is no JSON object")
@@ -99,9 +107,19 @@ class Request:
         Raises:
             StatusError: 400, 413 or 415.
         """
-        if self.content_type != "application/json":
+        if self.content_type == PROTOBUF and target.message and not kind:
+            return as_stored(self._protobuf(target.message), target)
+        if self.content_type != JSON:
             raise unsupported_media_type(self.content_type)
-        return as_stored(self.document(), target, kind)
+        return as_stored(self.document(kind or target.resource.kind), target, kind)
+
+    def _protobuf(self, message: str) -> Json:
+        if len(self.body) > BODY_LIMIT_BYTES:
+            raise too_large(BODY_LIMIT_BYTES)
+        try:
+            return protobuf.decode(message, self.body)
+        except WireError as error:
+            raise bad_request(f"couldn't get an object from the body: {error}") from None
 
     def manager(self) -> Manager:
         """Who applies.
@@ -121,7 +139,7 @@ class Request:
         Raises:
             StatusError: 400 or 422.
         """
-        body = conformed("DeleteOptions", self.document()) if self.body else {}
+        body = conformed("DeleteOptions", self.document("DeleteOptions")) if self.body else {}
         if body.get("kind", "DeleteOptions") != "DeleteOptions":
             raise bad_request(f"the object provided is no DeleteOptions but a {body['kind']}")
         if self.body:

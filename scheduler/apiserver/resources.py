@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from scheduler.apiserver import messages
 from scheduler.apiserver.errors import unknown_path
 
 
@@ -23,6 +24,7 @@ class Resource:
         fields: what a field selector may name besides metadata.name and metadata.namespace.
         stored_as: `group/plural` of the resource that holds the objects, when it is another one.
         short_names: for kubectl.
+        protobuf: message type of an object of the preferred version, if objects are served in that format too.
     """
 
     group: str = ""
@@ -38,6 +40,7 @@ class Resource:
     fields: frozenset[str] = frozenset()
     stored_as: str = ""
     short_names: tuple[str, ...] = ()
+    protobuf: str = ""
 
     @property
     def key(self) -> str:
@@ -146,6 +149,7 @@ CLAIMS = Resource(
     kind="ResourceClaim",
     subresources=_STATUS,
     returns_deleted=True,
+    protobuf=messages.CLAIM,
 )
 TEMPLATES = Resource(
     group=_RESOURCE,
@@ -255,6 +259,11 @@ class Target:
     def api_version(self) -> str:
         """`apiVersion` that objects have on this path."""
         return self.resource.api_version(self.version)
+
+    @property
+    def message(self) -> str:
+        """Message type of its objects in protobuf; empty if they are not served in that format."""
+        return self.resource.protobuf if self.version == self.resource.versions[0] else ""
 
 
 def parse_path(path: str) -> Target:

@@ -2,7 +2,7 @@
 
 It serves what this scheduler and the simulated parts use, with kube-apiserver's codes, reasons and order of checks.
 There is no authentication, no authorization and no schema: unknown fields are kept, and kinds without rules here are
-stored as they come.
+stored as they come. Only ResourceClaims are served as protobuf too.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from typing import Self
 import orjson
 
 from allocator.features import Features
-from scheduler.apiserver import discovery
+from scheduler.apiserver import discovery, opaque, protobuf
 from scheduler.apiserver.checks import check_object
 from scheduler.apiserver.errors import (
     Cause,
@@ -21,6 +21,7 @@ from scheduler.apiserver.errors import (
     bad_request,
     expired,
     method_not_allowed,
+    not_acceptable,
     unsupported_media_type,
     version_ahead,
 )
@@ -48,7 +49,7 @@ from scheduler.apiserver.selectors import Selector, parse_selectors
 from scheduler.apiserver.store import DEFAULT_WINDOW, CompactedError, Store, Stored
 from scheduler.apiserver.versions import from_stored, is_stored_shape
 from scheduler.apiserver.watches import Watch, WatchRequest
-from scheduler.client import APPLY_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from scheduler.client import APPLY_PATCH, MERGE_PATCH, PROTOBUF, STRATEGIC_MERGE_PATCH
 from scheduler.clock import Clock, rfc3339
 
 DEFAULT_VERSION = "1.37.2"
@@ -176,7 +177,7 @@ class ApiServer:
                 return self._watch(request, target)
             case "GET":
                 self._check_not_ahead(revision_number(request.query.get("resourceVersion", "")))
-                return self._object(target, self.registry.get(target), 200)
+                return self._shown(request, target, self.registry.get(target))
             case "PUT":
                 return self._put(request, target)
             case "PATCH":
@@ -202,21 +203,22 @@ class ApiServer:
     def _patch(self, request: Request, target: Target) -> Response:
         match request.content_type:
             case content_type if content_type == APPLY_PATCH:
-                applied = as_stored(request.document(), target)
+                applied = as_stored(request.document(target.resource.kind), target)
                 _check_identity(target, applied)
                 manager = request.manager()
                 written = self.registry.apply(target, applied, manager, dry_run=request.dry_run)
                 return self._written(target, written)
             case content_type if content_type == MERGE_PATCH:
-                merge = merge_patch
+                merge, rewrite = merge_patch, opaque.as_shown
             case content_type if content_type == STRATEGIC_MERGE_PATCH:
-                merge = strategic_merge_patch
+                merge, rewrite = strategic_merge_patch, opaque.as_decoded
             case _:
                 raise unsupported_media_type(request.content_type)
-        patch = request.document()
+        kind = target.resource.kind
+        patch = opaque.changed(kind, request.document(kind), opaque.as_patch)
 
         def change(old: Json) -> Json:
-            shown = from_stored(target.resource, target.version, old)
+            shown = opaque.changed(kind, from_stored(target.resource, target.version, old), rewrite)
             new = as_stored(without_nulls(merge(shown, patch)), target)
             _check_identity(target, new)
             return new
@@ -336,6 +338,16 @@ class ApiServer:
     def _object(self, target: Target, stored: Stored, status: int) -> Response:
         return Response(status, self._encode(target, stored))
 
+    def _shown(self, request: Request, target: Target, stored: Stored) -> Response:
+        """An object in the format that is wanted."""
+        if request.accept != PROTOBUF:
+            return self._object(target, stored, 200)
+        if not target.message:
+            raise not_acceptable(request.accept)
+        kind, api_version = target.resource.kind, target.api_version
+        obj = {"kind": kind, "apiVersion": api_version, **stored.obj}
+        return Response(200, protobuf.encode(target.message, obj), PROTOBUF)
+
     def _encode(self, target: Target, stored: Stored) -> bytes:
         header = b'{"kind":"%b","apiVersion":"%b",' % (
             target.resource.kind.encode(),
@@ -360,7 +372,7 @@ def _json(status: int, body: Json) -> Response:
 def _raw(target: Target, stored: Stored) -> bytes:
     if is_stored_shape(target.resource, target.version):
         return stored.raw
-    return orjson.dumps(from_stored(target.resource, target.version, stored.obj))
+    return opaque.encode(from_stored(target.resource, target.version, stored.obj))
 
 
 def _key_prefix(target: Target) -> str:

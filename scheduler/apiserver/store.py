@@ -9,9 +9,8 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import orjson
-
 from scheduler.apiserver.objects import Json
+from scheduler.apiserver.opaque import encode
 
 DEFAULT_WINDOW = 20_000
 
@@ -181,4 +180,4 @@ def _with_own_metadata(obj: Json) -> Json:
 
 def _stored(key: str, obj: Json, revision: int) -> Stored:
     obj["metadata"]["resourceVersion"] = str(revision)
-    return Stored(key, obj, orjson.dumps(obj), revision)
+    return Stored(key, obj, encode(obj), revision)

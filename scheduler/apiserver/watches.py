@@ -7,6 +7,7 @@ import orjson
 
 from scheduler.apiserver.errors import expired
 from scheduler.apiserver.objects import Json
+from scheduler.apiserver.opaque import encode
 from scheduler.apiserver.selectors import Selector
 from scheduler.apiserver.store import Change, CompactedError, Store, Stored
 
@@ -113,7 +114,7 @@ class Watch:
             **change.old.obj,
             "metadata": {**change.old.obj["metadata"], "resourceVersion": str(change.revision)},
         }
-        return Stored(change.last.key, obj, orjson.dumps(obj), change.revision)
+        return Stored(change.last.key, obj, encode(obj), change.revision)
 
 
 def _line(event: str, obj: bytes) -> bytes:

@@ -15,7 +15,13 @@ from typing import Any, Final, Protocol
 from allocator.model.claims import AllocationResult, ResourceClaim
 from allocator.outcome import Reason, ReasonKind
 from scheduler.binder.claims import ClaimCache, ClaimWriter
-from scheduler.binder.outcome import BOUND, BindError, BindOutcome, LeaseLostError
+from scheduler.binder.outcome import (
+    BOUND,
+    BindError,
+    BindOutcome,
+    LeaseLostError,
+    UnreadableError,
+)
 from scheduler.binder.pods import PodWriter
 from scheduler.binder.retry import OPEN_SECONDS
 from scheduler.cache.allocated import Conflict
@@ -55,6 +61,10 @@ class BinderCache(ClaimCache, Protocol):
 
     def forget_pod(self, uid: str) -> Any:
         """Stop counting an assumed pod."""
+        ...
+
+    def pod(self, uid: str) -> Pod | None:
+        """The newest pod known."""
         ...
 
     def conflicts(self, uid: str) -> Sequence[Conflict]:
@@ -269,9 +279,11 @@ class Binder:
             giving_back = self._giving_back.get(chain.pod.metadata.uid)
             if giving_back is not None:
                 await asyncio.wait({giving_back})  # what it leaves behind decides
+            self._check_waits(chain.pod)
             stored = await self._write_claims(chain, claims, allocations, touched)
             await self._write_demand(chain)
             self._check_time(chain)
+            self._check_waits(chain.pod)
             self._check_kept(stored, chain.pod)
             self._recheck(recheck)
             is_binding = True
@@ -363,6 +375,15 @@ class Binder:
                         claim=claim.metadata.name,
                     )
 
+    def _check_waits(self, pod: Pod) -> None:
+        """A pod that has ended gets nothing, although the API server would bind it (kubernetes#141274).
+
+        It may end without a node: by its deadline, or by whoever sets its phase.
+        """
+        known = self._cache.pod(pod.metadata.uid)
+        if pod.is_terminal or (known is not None and known.is_terminal):
+            raise BindError(ReasonKind.WRITE_CONFLICT, "the pod has ended")
+
     def _check_kept(self, stored: Sequence[ResourceClaim], pod: Pod) -> None:
         """Right before the Binding: every claim is still there, allocated as it was and reserved for the pod (S5)."""
         for claim in stored:
@@ -420,6 +441,8 @@ class Binder:
                 await self._clear_demand(chain)
         except LeaseLostError:
             return
+        except UnreadableError as problem:
+            _log.warning("what was reserved for pod %s stays reserved: %s", chain.pod.key, problem)
         except Exception:  # noqa: BLE001  # whatever it was, devices and claims must not hang on it
             _log.exception("what was reserved for pod %s stays reserved", chain.pod.key)
 
@@ -440,7 +463,7 @@ class Binder:
     async def _is_bound(self, pod: Pod) -> bool:
         try:
             current = await self._pods.read(pod)
-        except LeaseLostError:
+        except (LeaseLostError, UnreadableError):
             raise
         except BindError:
             return False  # gone or replaced: nobody uses what was reserved

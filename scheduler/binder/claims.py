@@ -1,8 +1,10 @@
 """Writes of one claim: finalizer, then allocation and reservation together; and taking them back.
 
-Every write starts from the claim's raw bytes, so that fields this version does not know survive, and carries its
-resourceVersion. A write whose outcome is unknown is repeated unchanged until it is definite: its resourceVersion lets
-at most one of the repetitions commit, and a conflict is settled by reading what is there.
+Every write starts from the claim as the API server has it, changes what is ours and leaves all else as it is (see
+`edits`), and carries its resourceVersion. A write whose outcome is unknown is repeated unchanged until it is definite:
+its resourceVersion lets at most one of the repetitions commit, and a conflict is settled by reading what is there.
+
+Everything ends: who gets no answer for a minute gives up, after the last request cannot commit any more.
 Source: scheduler-and-claims 1.5, 1.6; reliability 2.1, 2.2.
 """
 
@@ -10,17 +12,41 @@ import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
-import orjson
 
-from allocator.model.claims import AllocationResult, ResourceClaim
+from allocator.model.claims import (
+    AllocationResult,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+)
 from allocator.outcome import ReasonKind
-from scheduler.api.decode import allocation_tree, decode
+from scheduler.api.decode import DecodeError, decode, encode_allocation, without_managed_fields
+from scheduler.binder.claim_text import ClaimText, UnreadableClaimError
+from scheduler.binder.edits import (
+    Allocation,
+    Deallocation,
+    Edit,
+    Mark,
+    Release,
+    Reservation,
+    may_be_refused,
+)
 from scheduler.binder.epochs import stamped_epoch
 from scheduler.binder.outcome import BindError, LeaseLostError
-from scheduler.binder.retry import Backoff, is_retryable
+from scheduler.binder.requests import (
+    MOVED,
+    Request,
+    claim_path,
+    exact_request,
+    is_answer_for,
+    is_invalid,
+    request_for,
+    send,
+    send_once,
+)
+from scheduler.binder.retry import OPEN_SECONDS, Backoff, is_retryable
 from scheduler.client import (
     ApiClient,
     ApiError,
@@ -47,7 +73,7 @@ MAX_CONFLICTS: Final = 5
 MAX_REFUSALS: Final = 10
 FENCE_ANNOTATION: Final = f"{DOMAIN}/fence"
 _BINDING_PERMISSION: Final = "resourceclaims/binding"
-Document = dict[str, Any]
+_NEVER: Final = float("-inf")
 
 
 class ClaimCache(Protocol):
@@ -107,39 +133,44 @@ class ClaimWriter:
         name = claim.metadata.name
         backoff = Backoff(self.clock, self.rng)
         for attempt in range(MAX_CONFLICTS):
-            document = await self._read(claim, fresh=attempt > 0)
-            _check_alive(document, claim)
-            self._check_epoch(document)
-            is_reserved = _is_reserved(document, pod)
-            if is_exclusive and not is_reserved and _consumers(document):
+            held = await self._read(claim, fresh=attempt > 0)
+            _check_alive(held, claim)
+            self._check_epoch(held)
+            is_reserved = held.is_reserved_for(pod.metadata.uid)
+            if is_exclusive and not is_reserved and held.consumers:
                 raise BindError(
                     ReasonKind.TOO_MANY_CONSUMERS,
                     f"claim {name} cannot be shared, and another pod uses it by now",
                     claim=name,
                 )
             if allocation is None:
-                _check_as_decided(document, claim)
+                _check_as_decided(held, claim)
                 if is_reserved:
-                    return self._assume(orjson.dumps(document)).claim
-            elif (current := _allocation(document)) is not None:
-                if is_reserved and _same_devices(current, allocation):
+                    return self._stored(held.raw, name)
+            elif held.is_allocated:
+                if is_reserved and _same_devices(held, allocation):
                     # An answer was lost; the write was not.
-                    return self._assume(orjson.dumps(document)).claim
+                    return self._stored(held.raw, name)
                 raise BindError(
                     ReasonKind.WRITE_CONFLICT,
                     f"claim {name} was allocated in the meantime",
                     claim=name,
                 )
-            else:
-                protected = await self._protect(document, name)
+            if backoff.is_over:
+                raise BindError(
+                    ReasonKind.API_UNAVAILABLE,
+                    f"claim {name} cannot be written: the API server does not answer",
+                    claim=name,
+                )
+            if allocation is not None:
+                protected = await self._protect(held, name)
                 if protected is None:
                     await backoff.pause()
                     continue
-                document = protected
-            self._add_reservation(document, pod, allocation, name)
-            answer = await self.put(document, "/status")
+                held = protected
+            answer = await self.put(held, self._reservation(held, pod, allocation))
             if isinstance(answer, Committed):
-                return self._assume(answer.body).claim
+                return self._stored(answer.body, name)
             if answer.status != 409:
                 raise refusal(answer, name)
             await backoff.pause()
@@ -148,48 +179,45 @@ class ClaimWriter:
     async def release(self, claim: ResourceClaim, pod_uid: str) -> None:
         """Take a pod's reservation back, and the allocation with it if nobody else holds the claim.
 
-        Goes on until it is done, or the claim is gone or another one; or until the server has refused it for good: then
-        the claim stays as it is, and the pod's next attempt finds it.
+        Goes on until it is done, or the claim is gone or another one; or until the server has refused it for good, or
+        has not answered for a minute: then the claim stays as it is, and the pod's next attempt finds it.
 
         Raises:
             LeaseLostError: this process may not write any more.
         """
         backoff = Backoff(self.clock, self.rng)
         refusals = 0
-        while refusals < MAX_REFUSALS:
+        problem = ""
+        while refusals < MAX_REFUSALS and not backoff.is_over:
             try:
-                document = await self._read(claim, fresh=True)
-            except BindError as problem:
-                if isinstance(problem, LeaseLostError):
-                    raise
-                if problem.reason.kind is ReasonKind.CLAIM_NOT_FOUND:
+                held = await self._read(claim, fresh=True)
+            except LeaseLostError:
+                raise
+            except BindError as found:
+                if found.reason.kind is ReasonKind.CLAIM_NOT_FOUND:
                     return
+                problem = found.reason.message
                 await backoff.pause()
                 continue
-            if document["metadata"].get("uid") != claim.metadata.uid:
+            if held.metadata.uid != claim.metadata.uid:
                 return
-            status = document.setdefault("status", {})
-            consumers = status.get("reservedFor") or []
-            rest = [consumer for consumer in consumers if consumer.get("uid") != pod_uid]
-            if len(rest) == len(consumers):
-                self._assume(orjson.dumps(document))
+            if not held.is_reserved_for(pod_uid):
+                self._tell(held.raw)
                 return
-            if rest:
-                status["reservedFor"] = rest
-            else:
-                _deallocate(status)
-            answer = await self.put(document, "/status")
+            is_last = all(consumer.uid == pod_uid for consumer in held.consumers)
+            answer = await self.put(held, Deallocation() if is_last else Release({pod_uid}))
             if isinstance(answer, Committed):
-                self._assume(answer.body)
+                self._tell(answer.body)
                 return
             if answer.status == 404:
                 return
+            problem = f"HTTP {answer.status} {answer.reason}: {answer.message}"
             refusals += answer.status != 409
             await backoff.pause(answer)
         _log.error(
-            "claim %s/%s cannot be released, its devices stay taken: the API server refuses",
-            claim.metadata.namespace,
-            claim.metadata.name,
+            "claim %s cannot be released and stays reserved, its devices stay taken: %s",
+            claim.key,
+            problem,
         )
 
     async def give_back(self, claim: ResourceClaim, pod_uid: str) -> bool:
@@ -198,174 +226,215 @@ class ClaimWriter:
         Returns:
             Whether it was; if not, it was in use or changing, and a later attempt will see.
 
+        Raises:
+            BindError: it is not known whether it was.
+
         Source: PostFilter of the DynamicResources plugin.
         """
         record = self.cache.claim_record(claim.metadata.namespace, claim.metadata.name)
         if record is None or record.claim.metadata.uid != claim.metadata.uid:
             return False
-        document: Document = orjson.loads(record.raw)
-        status = document.get("status") or {}
-        consumers = status.get("reservedFor") or []
-        if not status.get("allocation") or any(entry.get("uid") != pod_uid for entry in consumers):
+        held = await self._read(claim, fresh=False)
+        if not held.is_allocated or any(entry.uid != pod_uid for entry in held.consumers):
             return False
-        _deallocate(status)
-        answer = await self.put(document, "/status")
+        answer = await self.put(held, Deallocation())
         if isinstance(answer, Committed):
-            self._assume(answer.body)
+            self._tell(answer.body)
             return True
         if answer.status == 409:
             # Perhaps an earlier try of ours: whoever binds next must not start from the version before.
             found = await self._read(claim, fresh=True)
-            if found["metadata"].get("uid") == claim.metadata.uid:
-                self._assume(orjson.dumps(found))
+            if found.metadata.uid == claim.metadata.uid:
+                self._tell(found.raw)
         return False
 
-    async def put(self, document: Document, subresource: str = "") -> Committed | Rejected:
-        """PUT a claim, repeating the very same request until its outcome is definite.
+    async def put(self, claim: ClaimText, edit: Edit) -> Committed | Rejected:
+        """Write a claim, repeating the very same request until its outcome is definite, or cannot be found out.
 
         Returns:
-            The last answer. After a refusal nothing that was sent can commit any more; after a conflict something that
-            was sent may have.
+            The last answer. After a refusal nothing that was sent has committed, or can; after a conflict something
+            that was sent may have, but cannot any more.
 
         Raises:
             LeaseLostError: this process may not write any more.
+            BindError: the claim could not be read, and nothing was sent.
         """
-        meta = document["metadata"]
-        path = claim_path(meta["namespace"], meta["name"]) + subresource
-        body = orjson.dumps(document)
+        name = claim.metadata.name
+        try:
+            request = await request_for(self.client, claim, edit)
+            answer = await self._send(claim, request)
+            if is_invalid(answer) and may_be_refused(edit, claim):
+                answer = await self._send(claim, await exact_request(self.client, claim, edit))
+        except (ApiError, UnavailableError) as problem:
+            raise _unreadable(name, problem) from problem
+        return answer
+
+    async def _send(self, claim: ClaimText, request: Request | None) -> Committed | Rejected:
+        """As `put`, for one request; None: the claim has changed."""
+        if request is None:
+            return MOVED
         backoff = Backoff(self.clock, self.rng)
-        is_open = False
+        open_until = _NEVER  # a request without an answer may commit until then
         while True:
             if not self.may_write():
-                raise LeaseLostError(is_open=is_open)
-            answer = await self.client.write("PUT", path, body)
+                raise LeaseLostError(is_open=self.clock.monotonic() < open_until)
+            answer = await send(self.client, request)
+            if isinstance(answer, Committed):
+                if is_answer_for(answer, claim):
+                    return answer
+                answer = Unknown("the answer is another object")
             if isinstance(answer, Unknown):
-                is_open = True
-            elif isinstance(answer, Committed) or answer.status in (404, 409):
+                open_until = self.clock.monotonic() + OPEN_SECONDS
+            elif answer.status in (404, 409):
                 return answer
             elif not is_retryable(answer):
-                if is_open:
-                    await self._fence(meta)
-                return answer
+                return await self._fence(claim, answer, open_until)
+            if backoff.is_over:
+                if isinstance(answer, Rejected) and open_until == _NEVER:
+                    return answer
+                await self.clock.sleep(max(0.0, open_until - self.clock.monotonic()))
+                return MOVED
             await backoff.pause(answer)
 
-    async def _fence(self, sent: Document) -> None:
-        """Move a claim on from the version that a request under way was made for: it cannot commit after that.
+    async def _fence(self, claim: ClaimText, refused: Rejected, open_until: float) -> Rejected:
+        """Move a claim on from the version that requests under way were made for: they cannot commit after that.
 
-        A refusal (permission, a webhook) says nothing of an earlier try of the same request whose answer was lost.
+        A refusal (permission, a webhook) says nothing of an earlier try of the same request whose answer was lost. What
+        refuses that request may refuse the fence too: then the time after which nothing can commit is waited out.
 
         Args:
-            sent: metadata of that request.
+            claim: that the requests were made for.
+            refused: how the last of them ended.
+            open_until: until when an earlier one may commit, or could; never: there was none.
+
+        Returns:
+            `refused` if none has committed; else a conflict.
 
         Raises:
             LeaseLostError: this process may not write any more.
         """
-        path = claim_path(sent["namespace"], sent["name"])
+        if open_until == _NEVER:
+            return refused
         backoff = Backoff(self.clock, self.rng)
-        while True:
+        while self.clock.monotonic() < open_until:
             if not self.may_write():
                 raise LeaseLostError(is_open=True)
-            try:
-                document: Document = orjson.loads(await self.client.get(path))
-            except NotFoundError:
-                return
-            except (ApiError, UnavailableError):
-                await backoff.pause()
-                continue
-            meta = document["metadata"]
-            version = sent.get("resourceVersion")
-            if meta.get("uid") != sent.get("uid") or meta.get("resourceVersion") != version:
-                return
-            meta["annotations"] = {**(meta.get("annotations") or {}), FENCE_ANNOTATION: version}
-            answer = await self.client.write("PUT", path, orjson.dumps(document))
-            if isinstance(answer, Committed):
-                self._assume(answer.body)
-                return
-            await backoff.pause(answer)
+            outcome = await self._try_fence(claim, refused)
+            if outcome is not None:
+                return outcome
+            await backoff.pause()
+        return MOVED
 
-    async def _protect(self, document: Document, name: str) -> Document | None:
+    async def _try_fence(self, claim: ClaimText, refused: Rejected) -> Rejected | None:
+        """One try of `_fence`; None: the claim is still of that version, as far as is known."""
+        meta = claim.metadata
+        path = claim_path(meta.namespace, meta.name)
+        try:
+            found = ClaimText.read(await self.client.get(path))
+            version = (found.metadata.uid, found.metadata.resource_version)
+            if version != (meta.uid, meta.resource_version):
+                return MOVED
+            fence = Mark(annotations={FENCE_ANNOTATION: meta.resource_version})
+            answer = await send_once(self.client, found, fence)
+        except NotFoundError:
+            return Rejected(404, "NotFound", "the claim is gone")
+        except (ApiError, UnavailableError, UnreadableClaimError):
+            return None
+        if isinstance(answer, Committed) and is_answer_for(answer, claim):
+            self._tell(answer.body)
+            return refused
+        return None
+
+    async def _protect(self, held: ClaimText, name: str) -> ClaimText | None:
         """Add the finalizer (and our epoch) unless they are there; None: a conflict, read again."""
-        meta = document["metadata"]
-        finalizers = meta.get("finalizers") or []
         epoch = self.epoch()
-        stamped = (meta.get("annotations") or {}).get(EPOCH_ANNOTATION)
+        stamped = (held.metadata.annotations or {}).get(EPOCH_ANNOTATION)
+        has_finalizer = FINALIZER in (held.metadata.finalizers or ())
         # A claim that has the finalizer from its creation and no epoch needs no write of its own: the sweep after a
         # takeover changes its resourceVersion, and that alone stops the writes of an older leader.
-        if FINALIZER in finalizers and (stamped is None or epoch == 0 or stamped == str(epoch)):
-            return document
-        if FINALIZER not in finalizers:
-            meta["finalizers"] = [*finalizers, FINALIZER]
-        if epoch > 0:
-            meta["annotations"] = {**(meta.get("annotations") or {}), EPOCH_ANNOTATION: str(epoch)}
-        answer = await self.put(document)
+        if has_finalizer and (stamped is None or epoch == 0 or stamped == str(epoch)):
+            return held
+        mark = Mark(
+            finalizer="" if has_finalizer else FINALIZER,
+            annotations={EPOCH_ANNOTATION: str(epoch)} if epoch > 0 else {},
+        )
+        answer = await self.put(held, mark)
         if isinstance(answer, Committed):
-            stored: Document = orjson.loads(self._assume(answer.body).raw)
-            return stored
+            self._tell(answer.body)
+            return ClaimText.read(without_managed_fields(answer.body))
         if answer.status == 409:
             return None
         raise refusal(answer, name)
 
-    def _check_epoch(self, document: Document) -> None:
+    def _check_epoch(self, held: ClaimText) -> None:
         """A claim that a later leader has stamped is not ours to write, whatever our lease says (H5)."""
-        if stamped_epoch(document["metadata"].get("annotations")) > self.epoch() > 0:
+        if stamped_epoch(held.metadata.annotations) > self.epoch() > 0:
             raise LeaseLostError
 
-    def _add_reservation(
-        self, document: Document, pod: Pod, allocation: AllocationResult | None, name: str
-    ) -> None:
-        status = document.setdefault("status", {})
-        consumers = status.get("reservedFor") or []
-        if len(consumers) >= MAX_CONSUMERS:
+    def _reservation(self, held: ClaimText, pod: Pod, allocation: AllocationResult | None) -> Edit:
+        name = held.metadata.name
+        if len(held.consumers) >= MAX_CONSUMERS:
             raise BindError(
                 ReasonKind.TOO_MANY_CONSUMERS,
                 f"claim {name} has as many consumers as it can have",
                 claim=name,
             )
-        if allocation is not None:
-            # The timestamp goes with a new allocation only: adding it to an old one always fails, and without it
-            # kube-scheduler could never share the claim.
-            stamped = msgspec.structs.replace(
-                allocation, allocation_timestamp=rfc3339(self.clock.now())
-            )
-            status["allocation"] = allocation_tree(stamped)
-        entry = {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}
-        status["reservedFor"] = [*consumers, entry]
+        consumer = ResourceClaimConsumerReference(
+            resource="pods", name=pod.metadata.name, uid=pod.metadata.uid
+        )
+        if allocation is None:
+            return Reservation(consumer)
+        # The timestamp goes with a new allocation only: adding it to an old one always fails, and without it
+        # kube-scheduler could never share the claim.
+        stamped = msgspec.structs.replace(
+            allocation, allocation_timestamp=rfc3339(self.clock.now())
+        )
+        return Allocation(encode_allocation(stamped), consumer)
 
-    async def _read(self, claim: ResourceClaim, *, fresh: bool) -> Document:
+    async def _read(self, claim: ResourceClaim, *, fresh: bool) -> ClaimText:
         namespace, name = claim.metadata.namespace, claim.metadata.name
-        if not fresh:
-            record = self.cache.claim_record(namespace, name)
-            if record is not None:
-                document: Document = orjson.loads(record.raw)
-                return document
-        if not self.may_write():
-            raise LeaseLostError
         try:
-            found: Document = orjson.loads(await self.client.get(claim_path(namespace, name)))
-        except NotFoundError as problem:
+            if not fresh:
+                record = self.cache.claim_record(namespace, name)
+                if record is not None:
+                    return ClaimText.read(record.raw)
+            if not self.may_write():
+                raise LeaseLostError
+            return ClaimText.read(await self.client.get(claim_path(namespace, name)))
+        except (ApiError, UnavailableError, UnreadableClaimError) as problem:
+            raise _unreadable(name, problem) from problem
+
+    def _stored(self, raw: bytes, name: str) -> ResourceClaim:
+        """As `_assume`, for a claim that is to be used.
+
+        Raises:
+            BindError: it cannot be read.
+        """
+        try:
+            return self._assume(raw).claim
+        except DecodeError as problem:
             raise BindError(
-                ReasonKind.CLAIM_NOT_FOUND, f"claim {name} is gone", claim=name
+                ReasonKind.INVALID_CLAIM, f"claim {name} cannot be read: {problem}", claim=name
             ) from problem
-        except (ApiError, UnavailableError) as problem:
-            raise BindError(
-                ReasonKind.API_UNAVAILABLE,
-                f"claim {name} cannot be read: the API server does not answer",
-                claim=name,
-            ) from problem
-        return found
+
+    def _tell(self, raw: bytes) -> None:
+        """As `_assume`, for a claim that is not used: what cannot be read comes with the watch, or stays as it was."""
+        try:
+            self._assume(raw)
+        except DecodeError as problem:
+            _log.warning("what was written cannot be read: %s", problem)
 
     def _assume(self, raw: bytes) -> ClaimRecord:
-        """Tell the cache of a claim as the API server has it now."""
+        """Tell the cache of a claim as the API server has it now.
+
+        Raises:
+            DecodeError: it cannot be read.
+        """
         record = decode(Kind.RESOURCE_CLAIM, raw)
         if not isinstance(record, ClaimRecord):
             raise TypeError(type(record))
         self.cache.assume_claim(record)
         return record
-
-
-def claim_path(namespace: str, name: str) -> str:
-    """The path of a claim in the API."""
-    return f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
 
 
 def refusal(answer: Rejected, claim: str) -> BindError:
@@ -391,33 +460,45 @@ def refusal(answer: Rejected, claim: str) -> BindError:
     )
 
 
-def _check_alive(document: Document, claim: ResourceClaim) -> None:
-    meta = document["metadata"]
+def _unreadable(name: str, problem: Exception) -> BindError:
+    """What it means for the pod that a claim cannot be read."""
+    if isinstance(problem, NotFoundError):
+        return BindError(ReasonKind.CLAIM_NOT_FOUND, f"claim {name} is gone", claim=name)
+    if isinstance(problem, ApiError) and problem.status == 403:
+        return BindError(
+            ReasonKind.PERMISSION_DENIED,
+            f"claim {name} cannot be read: {problem.message or 'forbidden'}",
+            claim=name,
+        )
+    return BindError(
+        ReasonKind.API_UNAVAILABLE,
+        f"claim {name} cannot be read: the API server does not answer",
+        claim=name,
+    )
+
+
+def _check_alive(held: ClaimText, claim: ResourceClaim) -> None:
     name = claim.metadata.name
-    if meta.get("uid") != claim.metadata.uid:
+    if held.metadata.uid != claim.metadata.uid:
         raise BindError(
             ReasonKind.CLAIM_NOT_FOUND, f"claim {name} was replaced by another one", claim=name
         )
-    if meta.get("deletionTimestamp"):
+    if held.metadata.deletion_timestamp:
         raise BindError(
             ReasonKind.CLAIM_BEING_DELETED, f"claim {name} is being deleted", claim=name
         )
 
 
-def _check_as_decided(document: Document, claim: ResourceClaim) -> None:
+def _check_as_decided(held: ClaimText, claim: ResourceClaim) -> None:
     """A claim that was allocated when the node was chosen must still be: here, not on another node's devices."""
     name = claim.metadata.name
-    if _allocation(document) is None:
+    if not held.is_allocated:
         raise BindError(
             ReasonKind.WRITE_CONFLICT, f"claim {name} was deallocated in the meantime", claim=name
         )
-    if document["metadata"].get("resourceVersion") == claim.metadata.resource_version:
+    if held.metadata.resource_version == claim.metadata.resource_version:
         return
-    record = decode(Kind.RESOURCE_CLAIM, orjson.dumps(document))
-    if (
-        not isinstance(record, ClaimRecord)
-        or record.claim.status.allocation != claim.status.allocation
-    ):
+    if _allocation(held) != claim.status.allocation:
         raise BindError(
             ReasonKind.WRITE_CONFLICT,
             f"claim {name} was allocated otherwise in the meantime",
@@ -425,31 +506,18 @@ def _check_as_decided(document: Document, claim: ResourceClaim) -> None:
         )
 
 
-def _allocation(document: Document) -> Document | None:
-    found: Document | None = (document.get("status") or {}).get("allocation")
-    return found
+def _allocation(held: ClaimText) -> AllocationResult | None:
+    try:
+        record = decode(Kind.RESOURCE_CLAIM, held.raw)
+    except DecodeError:
+        return None
+    return record.claim.status.allocation if isinstance(record, ClaimRecord) else None
 
 
-def _consumers(document: Document) -> list[Document]:
-    return (document.get("status") or {}).get("reservedFor") or []
-
-
-def _is_reserved(document: Document, pod: Pod) -> bool:
-    return any(entry.get("uid") == pod.metadata.uid for entry in _consumers(document))
-
-
-def _same_devices(written: Document, ours: AllocationResult) -> bool:
+def _same_devices(held: ClaimText, ours: AllocationResult) -> bool:
     """Whether a stored allocation is the one we sent: shareID included, which is ours alone."""
-    fields = ("request", "driver", "pool", "device", "shareID")
-    results = (written.get("devices") or {}).get("results") or []
-    stored = [tuple(result.get(field) for field in fields) for result in results]
     mine = [
         (result.request, result.driver, result.pool, result.device, result.share_id)
         for result in ours.devices.results or ()
     ]
-    return stored == mine
-
-
-def _deallocate(status: Document) -> None:
-    for field in ("reservedFor", "allocation", "devices"):
-        status.pop(field, None)
+    return held.allocated_devices == mine

@@ -44,6 +44,13 @@ class BindError(Exception):
         self.is_open = is_open
 
 
+class UnreadableError(BindError):
+    """It is not known whether the pod is bound. So nothing is undone: the pod's next attempt finds what it has."""
+
+    def __init__(self, kind: ReasonKind, message: str) -> None:
+        super().__init__(kind, message, keep=True)
+
+
 class LeaseLostError(BindError):
     """This process may not write any more; whoever leads next finishes or undoes what is half done."""
 

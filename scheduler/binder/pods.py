@@ -1,7 +1,8 @@
 """Writes of one pod: the Binding, its PodScheduled condition, and what its claims count in resources of the node.
 
 A Binding carries the pod's UID, so it can never bind a pod of the same name that came later. One whose outcome is
-unknown is repeated until it is definite; "already bound to this node" is then success.
+unknown is repeated until it is definite; "already bound to this node" is then success. Who gets no answer for a minute
+waits until nothing that was sent can commit any more, and looks once again.
 Source: scheduler-and-claims 1.2, 6.5; reliability 2.1 W4, F24, F27.
 """
 
@@ -13,8 +14,8 @@ from typing import Final
 import orjson
 
 from allocator.outcome import Reason, ReasonKind
-from scheduler.api.decode import decode, tree_of
-from scheduler.binder.outcome import BindError, LeaseLostError
+from scheduler.api.decode import DecodeError, decode, tree_of
+from scheduler.binder.outcome import BindError, LeaseLostError, UnreadableError
 from scheduler.binder.retry import OPEN_SECONDS, Backoff, is_retryable
 from scheduler.client import (
     MERGE_PATCH,
@@ -81,7 +82,7 @@ class PodWriter:
             if isinstance(answer, Unknown):
                 is_open, open_until = True, self.clock.monotonic() + OPEN_SECONDS
             elif answer.status not in (0, 429):
-                current = await self._unbound(pod, node_name)
+                current = await self._unbound(pod, node_name, open_until)
                 if current is None:
                     return
                 refusals += 1
@@ -92,18 +93,37 @@ class PodWriter:
                     and current.metadata.deletion_timestamp is None
                     and self.clock.monotonic() < open_until
                 )
-                is_final = refusals >= MAX_REFUSALS or answer.status in (403, 404, 422)
+                is_final = (
+                    refusals >= MAX_REFUSALS
+                    or answer.status in (403, 404, 422)
+                    or current.is_terminal  # which the API server would bind all the same
+                )
                 if is_final and not is_open:
                     raise _refusal(answer)
+            if backoff.is_over:
+                await self._wait_until(open_until)
+                if await self._unbound(pod, node_name, open_until) is None:
+                    return
+                raise BindError(
+                    ReasonKind.API_UNAVAILABLE,
+                    "the pod cannot be bound: the API server does not answer",
+                )
             await backoff.pause(answer)
 
-    async def _unbound(self, pod: Pod, node_name: str) -> Pod | None:
+    async def _wait_until(self, moment: float) -> None:
+        await self.clock.sleep(max(0.0, moment - self.clock.monotonic()))
+
+    async def _unbound(self, pod: Pod, node_name: str, open_until: float) -> Pod | None:
         """Read the pod; None: it is bound to this node.
 
         Raises:
-            BindError: it is gone, or bound elsewhere.
+            BindError: it is gone, or bound elsewhere; or it cannot be read, and no Binding can commit any more.
         """
-        current = await self.read(pod)
+        try:
+            current = await self.read(pod)
+        except UnreadableError:
+            await self._wait_until(open_until)
+            raise
         if current.spec.node_name == node_name:
             return None
         if current.spec.node_name:
@@ -113,25 +133,28 @@ class PodWriter:
         return current
 
     async def read(self, pod: Pod) -> Pod:
-        """The pod as it is now, waiting for the API server to answer.
+        """The pod as it is now, waiting for the API server to answer, but not for ever.
 
         Raises:
+            UnreadableError: it cannot be read.
             BindError: it is gone, or another pod has its name.
         """
         backoff = Backoff(self.clock, self.rng)
         while True:
             try:
-                raw = await self.client.get(pod_path(pod.metadata.namespace, pod.metadata.name))
+                current = _named(
+                    pod, await self.client.get(pod_path(pod.metadata.namespace, pod.metadata.name))
+                )
             except NotFoundError as problem:
                 raise BindError(ReasonKind.WRITE_CONFLICT, "the pod is gone") from problem
-            except (ApiError, UnavailableError):
+            except (ApiError, UnavailableError, DecodeError) as problem:
                 if not self.may_write():
                     raise LeaseLostError from None
+                is_forbidden = isinstance(problem, ApiError) and problem.status == 403
+                if backoff.is_over or (is_forbidden and backoff.tries >= MAX_REFUSALS):
+                    raise _unreadable(problem) from problem
                 await backoff.pause()
                 continue
-            current = decode(Kind.POD, raw)
-            if not isinstance(current, Pod):
-                raise TypeError(type(current))
             if current.metadata.uid != pod.metadata.uid:
                 raise BindError(ReasonKind.WRITE_CONFLICT, "the pod was replaced by another one")
             return current
@@ -221,6 +244,28 @@ class PodWriter:
 def pod_path(namespace: str, name: str) -> str:
     """The path of a pod in the API."""
     return f"/api/v1/namespaces/{namespace}/pods/{name}"
+
+
+def _named(pod: Pod, raw: bytes) -> Pod:
+    """An answer as the pod of that name.
+
+    Raises:
+        DecodeError: it is none.
+    """
+    found = decode(Kind.POD, raw)
+    if not isinstance(found, Pod) or found.metadata.name != pod.metadata.name:
+        raise DecodeError(f"Pod/{pod.key}", "", "the answer is another object")
+    return found
+
+
+def _unreadable(problem: Exception) -> UnreadableError:
+    if isinstance(problem, ApiError) and problem.status == 403:
+        return UnreadableError(
+            ReasonKind.PERMISSION_DENIED, f"the pod cannot be read: {problem.message}"
+        )
+    return UnreadableError(
+        ReasonKind.API_UNAVAILABLE, "the pod cannot be read: the API server does not answer"
+    )
 
 
 def _refusal(answer: Rejected) -> BindError:

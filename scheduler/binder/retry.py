@@ -13,17 +13,28 @@ _MAX_DOUBLINGS: Final = (
     16  # beyond the cap already; without a limit an outage of hours ends in an overflow
 )
 RETRY_AFTER_CAP_SECONDS: Final = 30.0
+# An API server that restarts is back by then. Whoever has got no answer that long gives up, and says so.
+PATIENCE_SECONDS: Final = 60.0
 # A request without an answer may still commit for this long: more than a client waits (8 s) and a server works (5 s).
 OPEN_SECONDS: Final = 10.0
 
 
 @dataclass(slots=True)
 class Backoff:
-    """The pauses of one series of tries."""
+    """The pauses of one series of tries, which begins now."""
 
     clock: Clock
     rng: random.Random
     tries: int = field(default=0)
+    began: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began = self.clock.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has gone on for so long that another try is of no use."""
+        return self.clock.monotonic() - self.began >= PATIENCE_SECONDS
 
     async def pause(self, outcome: WriteOutcome | None = None) -> None:
         """Wait before the next try."""

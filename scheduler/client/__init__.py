@@ -7,9 +7,12 @@ not and will not happen), `Unknown` (it may have happened, or still happen). Sou
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 JSON = "application/json"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+# Of a list nothing but the metadata of its objects; a server that cannot do that sends all of them.
+METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io, application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
@@ -91,8 +94,10 @@ WriteOutcome = Committed | Rejected | Unknown
 class ApiClient(Protocol):
     """An API server, by path. Every call has its own deadline; none is ever repeated behind the caller's back."""
 
-    async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
-        """Read an object or list.
+    async def get(
+        self, path: str, query: Mapping[str, str] | None = None, *, accept: str = JSON
+    ) -> bytes:
+        """Read an object or list: as JSON, as PROTOBUF, or of a list nothing but METADATA.
 
         Raises:
             ApiError: the server refused (subclass by status).
@@ -109,7 +114,7 @@ class ApiClient(Protocol):
         content_type: str = JSON,
         query: Mapping[str, str] | None = None,
     ) -> WriteOutcome:
-        """POST, PUT, PATCH or DELETE. Never raises for what the server or network does."""
+        """POST, PUT, PATCH or DELETE; the answer is JSON. Never raises for what the server or network does."""
         ...
 
     def watch(
@@ -125,18 +130,4 @@ class ApiClient(Protocol):
 
     async def aclose(self) -> None:
         """Close all connections."""
-        ...
-
-
-@runtime_checkable
-class ListsMetadata(Protocol):
-    """A client that can also list nothing but the metadata of objects, which is less to send and to read."""
-
-    async def get_metadata(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
-        """Read a list as `PartialObjectMetadataList`.
-
-        Raises:
-            ApiError: the server refused (subclass by status).
-            UnavailableError: no usable answer.
-        """
         ...

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 
-from scheduler.client import JSON, ApiClient, Committed, ListsMetadata, Rejected, WriteOutcome
+from scheduler.client import JSON, ApiClient, Committed, Rejected, WriteOutcome
 
 Observe = Callable[[str, str], None]
 
@@ -29,15 +29,11 @@ class CountedClient:
         self._client = client
         self._observe = observe
 
-    async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+    async def get(
+        self, path: str, query: Mapping[str, str] | None = None, *, accept: str = JSON
+    ) -> bytes:
         """Read an object or list."""
-        return await self._client.get(path, query)
-
-    async def get_metadata(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
-        """List metadata, if the client can, else whole objects."""
-        if isinstance(self._client, ListsMetadata):
-            return await self._client.get_metadata(path, query)
-        return await self._client.get(path, query)
+        return await self._client.get(path, query, accept=accept)
 
     async def write(
         self,

@@ -27,9 +27,11 @@ from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
 from yarl import URL
 
+from scheduler.api import wire
 from scheduler.api.rawjson import RawJsonError, string_at, value_at
 from scheduler.client import (
     JSON,
+    PROTOBUF,
     ApiError,
     Committed,
     ForbiddenError,
@@ -50,9 +52,6 @@ _RELOAD_GAP_SECONDS: Final = (
     1.0  # a server that says 401 to everything must not make us read files all day
 )
 _LARGE_BYTES: Final = 256 * 1024  # about 4 ms to go through
-_METADATA_ONLY: Final = (
-    "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io, application/json"
-)
 _UNDECIDED: Final = frozenset({408, 500, 502, 503, 504})
 _NOT_SENT: Final = (
     aiohttp.ClientConnectorError,  # refused, DNS, TLS handshake, certificate
@@ -195,7 +194,7 @@ class KubeClient:
     async def get(
         self, path: str, query: Mapping[str, str] | None = None, *, accept: str = JSON
     ) -> bytes:
-        """Read an object or list.
+        """Read an object or list, as JSON or as PROTOBUF.
 
         Raises:
             ApiError: the server refused (subclass by status).
@@ -211,18 +210,9 @@ class KubeClient:
             raise UnavailableError(f"GET {path}: {_words(error)}") from None
         if status != 200:
             raise _refusal(status, headers, body, f"GET {path}")
-        if _parsed(body) is None:
+        if not _is_object(body, accept):
             raise UnavailableError(f"GET {path}: the answer is no Kubernetes object")
         return body
-
-    async def get_metadata(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
-        """Read a list without anything but the metadata of its objects; whole, if the server cannot.
-
-        Raises:
-            ApiError: the server refused (subclass by status).
-            UnavailableError: no usable answer.
-        """
-        return await self.get(path, query, accept=_METADATA_ONLY)
 
     async def write(
         self,
@@ -244,7 +234,7 @@ class KubeClient:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             return Unknown(_words(error))
         if 200 <= status < 300:
-            if _parsed(answer) is None:
+            if not _is_object(answer, JSON):
                 return Unknown(f"HTTP {status}, but the answer is no Kubernetes object")
             return Committed(answer)
         if status in _UNDECIDED or not 400 <= status < 500:
@@ -431,8 +421,15 @@ def _with_query(path: str, query: Mapping[str, str] | None, server_timeout: str)
     return f"{path}?{'&'.join(parts)}" if parts else path
 
 
+def _is_object(body: bytes, accept: str) -> bool:
+    """Whether an answer is what was asked for, and no page of a proxy, or cut off."""
+    if accept == PROTOBUF:
+        return body.startswith(wire.MAGIC)
+    return _parsed(body) is not None
+
+
 def _parsed(body: bytes) -> _Status | None:
-    """Look at an answer: None if it is no JSON object (a page of a proxy, or cut off)."""
+    """Look at an answer: None if it is no JSON object, or one that no decoder takes."""
     try:
         return _STATUS.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

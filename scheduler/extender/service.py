@@ -472,6 +472,8 @@ class ExtenderService:
             return _failed(ReasonKind.WRITE_CONFLICT, "the pod is bound to another node already")
         if pod.metadata.deletion_timestamp is not None:
             return _failed(ReasonKind.WRITE_CONFLICT, "the pod is being deleted")
+        if pod.is_terminal:
+            return _failed(ReasonKind.WRITE_CONFLICT, "the pod has ended")
         return pod
 
     async def _read_pod(self, args: BindArgs) -> Pod | BindOutcome:

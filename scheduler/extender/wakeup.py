@@ -19,7 +19,7 @@ from typing import Final
 
 import orjson
 
-from scheduler.binder.claims import claim_path
+from scheduler.binder.requests import claim_path
 from scheduler.client import MERGE_PATCH, ApiClient, Committed, Rejected, WriteOutcome
 from scheduler.clock import Clock, rfc3339_micro
 from scheduler.framework.events import Event, events_of

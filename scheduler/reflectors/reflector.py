@@ -16,10 +16,10 @@ from scheduler.api.metadata import listed
 from scheduler.cache.cluster import ClusterCache
 from scheduler.cache.store import EventType, WatchEvent, meta_of, version_number, version_of
 from scheduler.client import (
+    METADATA,
     ApiClient,
     ApiError,
     GoneError,
-    ListsMetadata,
     NotFoundError,
     UnavailableError,
 )
@@ -193,16 +193,13 @@ class Reflector:
     async def _differences(self) -> set[Difference] | None:
         """What is different here from a fresh list, read page by page; None: there was no list."""
         seen = self._cache.resource_version(self.kind)
-        get = self._client.get
-        if isinstance(self._client, ListsMetadata):
-            get = self._client.get_metadata
-        page = ListPage("", "", self._page_limit)
+        page, path = ListPage("", "", self._page_limit), self._paths[self._served]
         versions: dict[str, str] = {}
         found: set[Difference] = set()
         known: dict[str, int] | None = None
         while True:
             try:
-                part = listed(await get(self._paths[self._served], page.query()))
+                part = listed(await self._client.get(path, page.query(), accept=METADATA))
                 version = int(part.resource_version)
             except (ApiError, UnavailableError, ValueError) as error:
                 _log.info("%s: could not be compared with a list: %s", self.kind, error)

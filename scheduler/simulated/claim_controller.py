@@ -3,6 +3,13 @@
 Source: pkg/controller/resourceclaim in Kubernetes 1.37; scheduler-and-claims 1.4.
 """
 
+import orjson
+
+from allocator.model.claims import ResourceClaimConsumerReference
+from scheduler.binder.claim_text import ClaimText, UnreadableClaimError
+from scheduler.binder.edits import Deallocation, Edit, Release, Reservation, Unmark
+from scheduler.binder.requests import send_once
+from scheduler.client import ApiError, Committed, UnavailableError
 from scheduler.clock import rfc3339
 from scheduler.model import FINALIZER, POD_CLAIM_NAME_ANNOTATION
 from scheduler.simulated.mirror import (
@@ -191,8 +198,8 @@ class ClaimController(Controller):
             reserved = _status(claim).get("reservedFor") or []
             if any(consumer["uid"] == uid(pod) for consumer in reserved):
                 continue
-            consumer = {"resource": "pods", "name": name(pod), "uid": uid(pod)}
-            await self._put_status(claim, {**_status(claim), "reservedFor": [*reserved, consumer]})
+            consumer = ResourceClaimConsumerReference(resource="pods", name=name(pod), uid=uid(pod))
+            await self._edit(claim, Reservation(consumer))
 
     async def _sync_claim(self, claim: Json) -> None:
         reserved = _status(claim).get("reservedFor") or []
@@ -219,41 +226,46 @@ class ClaimController(Controller):
     async def _drop_reservations(
         self, claim: Json, valid: list[Json], *, has_finalizer: bool
     ) -> None:
-        status = {key: value for key, value in _status(claim).items() if key != "reservedFor"}
-        if valid:
-            status["reservedFor"] = valid
-        elif has_finalizer:
-            status.pop("allocation", None)
-            status.pop("devices", None)
-        written = await self._put_status(claim, status)
+        gone = {each["uid"] for each in _status(claim)["reservedFor"] if each not in valid}
+        is_last = has_finalizer and not valid
+        written = await self._edit(claim, Deallocation() if is_last else Release(gone))
         if written is not None and has_finalizer and not _status(written).get("allocation"):
             await self._remove_finalizer(written)
 
     async def _release(self, claim: Json) -> None:
         written: Json | None = claim
         if _status(claim).get("allocation"):
-            written = await self._put_status(claim, {})
+            written = await self._edit(claim, Deallocation())
         if written is not None:
             await self._remove_finalizer(written)
 
-    async def _put_status(self, claim: Json, status: Json) -> Json | None:
-        body = {**_typed(claim), "status": status}
-        written = await self.api.put(f"{path_of(CLAIMS, claim)}/status", body)
-        if written is not None:
-            self.mirror.observe(CLAIMS, written)
-        return written
-
     async def _remove_finalizer(self, claim: Json) -> None:
-        meta = claim["metadata"]
-        kept = [finalizer for finalizer in meta["finalizers"] if finalizer != FINALIZER]
-        body = {**_typed(claim), "metadata": {**meta, "finalizers": kept}}
-        written = await self.api.put(path_of(CLAIMS, claim), body)
-        if written is None:
-            return
-        if is_deleting(written) and not kept:
+        written = await self._edit(claim, Unmark(FINALIZER))
+        if (
+            written is not None
+            and is_deleting(written)
+            and not written["metadata"].get("finalizers")
+        ):
             self.mirror.forget(CLAIMS, written)
-        else:
-            self.mirror.observe(CLAIMS, written)
+
+    async def _edit(self, claim: Json, edit: Edit) -> Json | None:
+        """Change a claim, if it is still as it was seen; what others wrote keeps its bytes.
+
+        Returns:
+            The claim as stored; None: it was not changed.
+        """
+        try:
+            found = ClaimText.read(await self.api.client.get(path_of(CLAIMS, claim)))
+            if found.metadata.resource_version != claim["metadata"]["resourceVersion"]:
+                return None
+            outcome = await send_once(self.api.client, found, edit)
+        except (ApiError, UnavailableError, UnreadableClaimError):
+            return None
+        if not isinstance(outcome, Committed):
+            return None
+        written: Json = orjson.loads(outcome.body)
+        self.mirror.observe(CLAIMS, written)
+        return written
 
     async def _delete_if_abandoned(self, claim: Json) -> None:
         owner = controller_of(claim)
@@ -266,7 +278,3 @@ class ClaimController(Controller):
         current = self.mirror.find(CLAIMS, namespace(claim), name(claim))
         if current is not None and not _status(current).get("reservedFor"):
             await self.api.delete(path_of(CLAIMS, current), current)
-
-
-def _typed(claim: Json) -> Json:
-    return {**claim, "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}

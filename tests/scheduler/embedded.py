@@ -54,8 +54,10 @@ class Faulty:
         self.writes: list[tuple[str, str]] = []
         self.faults: list[Fault] = []
 
-    async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
-        return await self.inner.get(path, query)
+    async def get(
+        self, path: str, query: Mapping[str, str] | None = None, *, accept: str = JSON
+    ) -> bytes:
+        return await self.inner.get(path, query, accept=accept)
 
     async def write(
         self,

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from allocator.features import Features
-from scheduler.client import ApiClient, NotFoundError
+from scheduler.client import JSON, ApiClient, NotFoundError
 from scheduler.offline.explain import as_tree, explain_pod
 from scheduler.offline.live import read_cluster, read_version
 from scheduler.offline.manifests import Manifest
@@ -99,7 +99,9 @@ class Server:
     def __init__(self, lists: Mapping[str, list[Json]]) -> None:
         self.lists = lists
 
-    async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+    async def get(
+        self, path: str, query: Mapping[str, str] | None = None, *, accept: str = JSON
+    ) -> bytes:
         if path == "/version":
             return b'{"gitVersion":"v1.36.3"}'
         if path not in self.lists:
