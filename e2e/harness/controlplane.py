@@ -153,12 +153,15 @@ class ControlPlane:
         """Returns a client (to be entered) for one of the identities."""
         return Api.with_token(self._server, self.certificates / "ca.crt", identity.token)
 
-    def kubeconfig(self, identity: Identity, server: str | None = None) -> Path:
+    def kubeconfig(
+        self, identity: Identity, server: str | None = None, label: str = "proxied"
+    ) -> Path:
         """Writes a kubeconfig.
 
         Args:
           identity: Whose token it holds.
           server: Another URL than the API server's own, such as a fault proxy's.
+          label: Tells the files for several such servers apart.
         """
         cluster: dict[str, Any] = {"server": server or self._server}
         if cluster["server"].startswith("https:"):
@@ -172,7 +175,7 @@ class ControlPlane:
             "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": "e2e"}}],
         }
         name = identity.user.replace(":", "-")
-        suffix = "" if server is None else "-proxied"
+        suffix = "" if server is None else f"-{label}"
         path = self.folder / f"{name}{suffix}.kubeconfig"
         path.write_text(yaml.safe_dump(config))
         path.chmod(0o600)

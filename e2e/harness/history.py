@@ -1,0 +1,183 @@
+"""Records a cluster for the judge of `tests.invariants`: every version of every object, and what we asked for.
+
+Objects are watched at the API server itself, never through a fault proxy. Who wrote a version is known from the
+answers that passed a replica's proxy: each holds the resourceVersion that its write was given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from e2e.harness.api import (
+    CLAIMS,
+    CLASSES,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SLICES,
+    TAINT_RULES,
+    Api,
+    Resource,
+)
+from e2e.harness.proxy import Call, FaultProxy, Reply
+from tests.invariants import Change, Entry, Finding, Mark, Sent, Terms, judge, write_trace
+
+KINDS = (PODS, CLAIMS, SLICES, CLASSES, TAINT_RULES, NODES, NAMESPACES, LEASES)
+# What our process keeps, by the name that it has in /debug/state.
+CACHED = {
+    "POD": PODS,
+    "NODE": NODES,
+    "RESOURCE_CLAIM": CLAIMS,
+    "RESOURCE_SLICE": SLICES,
+    "DEVICE_CLASS": CLASSES,
+    "DEVICE_TAINT_RULE": TAINT_RULES,
+}
+REQUEST_SECONDS = 30.0
+WRITES = {"POST", "PUT", "PATCH"}
+
+
+class History:
+    """What happened since it was started."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._changes: list[tuple[float, str, str, dict[str, Any]]] = []
+        self._rest: list[Entry] = []
+        self._author: dict[int, str] = {}
+        self._seen: dict[str, int] = {}
+        self._moved = asyncio.Event()
+        self.bound_by = "dra-scheduler"
+
+    def listen(self, proxy: FaultProxy, author: str) -> None:
+        """Takes what a replica asks for from its proxy."""
+
+        def told(call: Call, reply: Reply, fault: str) -> None:
+            self._sent(call, reply, fault, author)
+
+        proxy.listeners.append(told)
+
+    def mark(self, name: str, **facts: Any) -> None:
+        """Writes down what the run itself does."""
+        self._rest.append(Mark(self._now(), name, facts))
+
+    def entries(self) -> list[Entry]:
+        """All of it, in the API server's order."""
+        found: list[Entry] = []
+        at = float("-inf")
+        nodes: dict[str, str] = {}
+        for revision, when, type_, kind, obj in sorted(
+            ((_revision(obj), when, type_, kind, obj) for when, type_, kind, obj in self._changes),
+            key=lambda each: each[0],
+        ):
+            at = max(at, when)  # watches of different kinds are not in step
+            author = self._author.get(revision, "")
+            if kind == PODS.kind:
+                uid, node = obj["metadata"]["uid"], obj["spec"].get("nodeName") or ""
+                if uid in nodes and node and not nodes[uid]:
+                    author = self.bound_by  # the answer to a Binding names no version
+                nodes[uid] = node
+            found.append(Change(at, revision, type_, kind, obj, author))
+        merged = [*found, *self._rest]
+        merged.sort(key=lambda entry: entry.at)  # stable: changes stay in their order
+        return merged
+
+    def findings(self, terms: Terms) -> list[Finding]:
+        """Judges all of it."""
+        return judge(self.entries(), terms)
+
+    def store(self, path: Path) -> None:
+        """Keeps it, to be judged again: `python -m tests.simulation.judge FILE`."""
+        write_trace(path, self.entries())
+
+    async def caught_up(self, timeout_seconds: float = 60.0) -> None:
+        """Waits until everything that is there now has been recorded."""
+        async with asyncio.timeout(timeout_seconds):
+            for kind in KINDS:
+                for item in await self._api.objects(kind):
+                    while self._seen.get(item["metadata"]["uid"], 0) < _revision(item):
+                        self._moved.clear()
+                        if self._seen.get(item["metadata"]["uid"], 0) < _revision(item):
+                            await self._moved.wait()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def running(cls, api: Api) -> AsyncIterator[History]:
+        """Records while the context is open."""
+        history = cls(api)
+        tasks = []
+        for kind in KINDS:
+            listing = await api.request("GET", kind.path())
+            for item in listing["items"] or []:
+                history._take("ADDED", kind, item)
+            version = listing["metadata"]["resourceVersion"]
+            tasks.append(asyncio.create_task(history._follow(kind, version)))
+        try:
+            yield history
+        finally:
+            for task in tasks:
+                task.cancel()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            for result in results:
+                if isinstance(result, Exception):
+                    raise result
+
+    async def _follow(self, kind: Resource, version: str) -> None:
+        while True:
+            async for event, item in self._api.watch(kind, None, version):
+                if event == "ERROR":
+                    raise RuntimeError(f"watch of {kind.plural}: {item}")
+                version = item["metadata"]["resourceVersion"]
+                self._take(event, kind, item)
+
+    def _take(self, type_: str, kind: Resource, item: dict[str, Any]) -> None:
+        item["metadata"].pop("managedFields", None)
+        self._changes.append((self._now(), type_, kind.kind, item))
+        self._seen[item["metadata"]["uid"]] = _revision(item)
+        self._moved.set()
+
+    def _sent(self, call: Call, reply: Reply, fault: str, author: str) -> None:
+        reason, message = "", ""
+        body: Any = None
+        if call.method in WRITES or reply.status >= 400:
+            with contextlib.suppress(orjson.JSONDecodeError):
+                body = orjson.loads(reply.body)
+        if isinstance(body, dict):
+            if reply.status >= 400:
+                reason, message = str(body.get("reason", "")), str(body.get("message", ""))
+            elif reply.is_success and call.method in WRITES:
+                version = str((body.get("metadata") or {}).get("resourceVersion") or "")
+                if version.isdecimal():
+                    # A write that changes nothing answers with the version of whoever wrote last.
+                    self._author.setdefault(int(version), author)
+        method = "WATCH" if call.is_watch else call.method
+        self._rest.append(
+            Sent(self._now(), author, method, call.path, reply.status, reason, message, fault)
+        )
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _revision(item: dict[str, Any]) -> int:
+    return int(item["metadata"]["resourceVersion"])
+
+
+async def digests(api: Api) -> dict[str, str]:
+    """What the digests in /debug/state have to be: a hash over UID and version of all objects of a kind."""
+    found = {}
+    for name, kind in CACHED.items():
+        items: Sequence[dict[str, Any]] = await api.objects(kind)
+        lines = sorted(
+            f"{item['metadata']['uid']} {item['metadata']['resourceVersion']}" for item in items
+        )
+        found[name] = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+    return found
