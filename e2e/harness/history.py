@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import orjson
 
 from e2e.harness.api import (
@@ -28,7 +29,7 @@ from e2e.harness.api import (
     Resource,
 )
 from e2e.harness.proxy import Call, FaultProxy, Reply
-from tests.invariants import Change, Entry, Finding, Mark, Sent, Terms, judge, write_trace
+from tests.invariants import Change, Entry, Finding, Judge, Mark, Sent, Terms, write_trace
 
 KINDS = (PODS, CLAIMS, SLICES, CLASSES, TAINT_RULES, NODES, NAMESPACES, LEASES)
 # What our process keeps, by the name that it has in /debug/state.
@@ -40,7 +41,7 @@ CACHED = {
     "DEVICE_CLASS": CLASSES,
     "DEVICE_TAINT_RULE": TAINT_RULES,
 }
-REQUEST_SECONDS = 30.0
+LATE_SECONDS = 0.3
 WRITES = {"POST", "PUT", "PATCH"}
 
 
@@ -53,6 +54,8 @@ class History:
         self._rest: list[Entry] = []
         self._author: dict[int, str] = {}
         self._seen: dict[str, int] = {}
+        self._nodes: dict[str, str] = {}
+        self._heard: list[Entry] = []
         self._moved = asyncio.Event()
         self.bound_by = "dra-scheduler"
 
@@ -68,44 +71,45 @@ class History:
         """Writes down what the run itself does."""
         self._rest.append(Mark(self._now(), name, facts))
 
-    def entries(self) -> list[Entry]:
-        """All of it, in the API server's order."""
+    def hear(self, judge: Judge) -> list[Finding]:
+        """Tells a judge what is new since the last time, in the API server's order; returns what it finds."""
+        before = len(judge.findings)
+        for entry in self._new():
+            self._heard.append(entry)
+            judge.take(entry)
+        return judge.findings[before:]
+
+    def store(self, path: Path, terms: Terms) -> None:
+        """Keeps what was heard, to be judged again: `python -m tests.simulation.judge FILE`."""
+        plan = Mark(0.0, "plan", {"terms": msgspec.to_builtins(terms)})
+        write_trace(path, [plan, *self._heard])
+
+    def _new(self) -> list[Entry]:
+        changes, self._changes = self._changes, []
+        rest, self._rest = self._rest, []
         found: list[Entry] = []
-        at = float("-inf")
-        nodes: dict[str, str] = {}
-        for revision, when, type_, kind, obj in sorted(
-            ((_revision(obj), when, type_, kind, obj) for when, type_, kind, obj in self._changes),
-            key=lambda each: each[0],
-        ):
+        at = self._heard[-1].at if self._heard else float("-inf")
+        for when, type_, kind, obj in sorted(changes, key=lambda each: _revision(each[3])):
             at = max(at, when)  # watches of different kinds are not in step
-            author = self._author.get(revision, "")
+            author = self._author.get(_revision(obj), "")
             if kind == PODS.kind:
                 uid, node = obj["metadata"]["uid"], obj["spec"].get("nodeName") or ""
-                if uid in nodes and node and not nodes[uid]:
+                if uid in self._nodes and node and not self._nodes[uid]:
                     author = self.bound_by  # the answer to a Binding names no version
-                nodes[uid] = node
-            found.append(Change(at, revision, type_, kind, obj, author))
-        merged = [*found, *self._rest]
-        merged.sort(key=lambda entry: entry.at)  # stable: changes stay in their order
-        return merged
-
-    def findings(self, terms: Terms) -> list[Finding]:
-        """Judges all of it."""
-        return judge(self.entries(), terms)
-
-    def store(self, path: Path) -> None:
-        """Keeps it, to be judged again: `python -m tests.simulation.judge FILE`."""
-        write_trace(path, self.entries())
+                self._nodes[uid] = node
+            found.append(Change(at, _revision(obj), type_, kind, obj, author))
+        # Stable: changes stay in their order.
+        return sorted([*found, *rest], key=lambda entry: entry.at)
 
     async def caught_up(self, timeout_seconds: float = 60.0) -> None:
-        """Waits until everything that is there now has been recorded."""
+        """Waits until everything that is there now has been recorded, and a moment for what is gone."""
         async with asyncio.timeout(timeout_seconds):
             for kind in KINDS:
                 for item in await self._api.objects(kind):
                     while self._seen.get(item["metadata"]["uid"], 0) < _revision(item):
                         self._moved.clear()
-                        if self._seen.get(item["metadata"]["uid"], 0) < _revision(item):
-                            await self._moved.wait()
+                        await self._moved.wait()
+        await asyncio.sleep(LATE_SECONDS)
 
     @classmethod
     @contextlib.asynccontextmanager
