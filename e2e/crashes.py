@@ -321,10 +321,9 @@ async def publish(scene: Scene) -> None:
 
 def kill_at(scene: Scene, replica: Replica, story: Story, path: str) -> Fault:
     """The fault that kills this replica at the point's phase of the write."""
-    service = replica.service
 
     async def kill(_: Call) -> None:
-        await service.kill()
+        await replica.service.kill()  # the process of this moment: the story may have restarted it
         scene.died.set()
 
     async def kill_and_linger(call: Call) -> None:

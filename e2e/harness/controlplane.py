@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import secrets
 import tempfile
 from contextlib import AsyncExitStack
@@ -108,6 +109,7 @@ class ControlPlane:
         self.processes: dict[str, Process] = {}
         self.audit = AuditLog(self.folder / "audit.log")
         self._server = ""
+        self._etcd = ""
         self._admin: Api | None = None
         self._stack = AsyncExitStack()
 
@@ -269,7 +271,26 @@ class ControlPlane:
             "--log-level=warn",
         )
         await process.start()
+        self._etcd = client
         return client
+
+    async def compact(self) -> None:
+        """Lets etcd forget everything but the present."""
+        async with aiohttp.ClientSession(trust_env=False) as session:
+            read = {"key": base64.b64encode(b"/").decode()}
+            async with session.post(f"{self._etcd}/v3/kv/range", json=read) as response:
+                revision = (await response.json())["header"]["revision"]
+            async with session.post(
+                f"{self._etcd}/v3/kv/compaction", json={"revision": revision}
+            ) as response:
+                response.raise_for_status()
+
+    async def restart_apiserver(self) -> None:
+        """Kills the API server and starts it again at the same address."""
+        process = self.processes["kube-apiserver"]
+        await process.kill()
+        await process.start()
+        await process.wait_ready(self._serving)
 
     async def _start_apiserver(self, etcd: str) -> None:
         tokens = self.folder / "tokens.csv"

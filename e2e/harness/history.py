@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import msgspec
 import orjson
 
@@ -26,6 +27,7 @@ from e2e.harness.api import (
     SLICES,
     TAINT_RULES,
     Api,
+    ApiError,
     Resource,
 )
 from e2e.harness.proxy import Call, FaultProxy, Reply
@@ -42,6 +44,7 @@ CACHED = {
     "DEVICE_TAINT_RULE": TAINT_RULES,
 }
 LATE_SECONDS = 0.3
+AGAIN_SECONDS = 0.2
 WRITES = {"POST", "PUT", "PATCH"}
 
 
@@ -56,6 +59,7 @@ class History:
         self._seen: dict[str, int] = {}
         self._nodes: dict[str, str] = {}
         self._heard: list[Entry] = []
+        self._last: dict[str, dict[str, dict[str, Any]]] = {kind.kind: {} for kind in KINDS}
         self._moved = asyncio.Event()
         self.bound_by = "dra-scheduler"
 
@@ -135,16 +139,40 @@ class History:
 
     async def _follow(self, kind: Resource, version: str) -> None:
         while True:
-            async for event, item in self._api.watch(kind, None, version):
-                if event == "ERROR":
-                    raise RuntimeError(f"watch of {kind.plural}: {item}")
-                version = item["metadata"]["resourceVersion"]
-                self._take(event, kind, item)
+            try:
+                async for event, item in self._api.watch(kind, None, version):
+                    if event == "ERROR":
+                        version = await self._catch_up_by_list(kind)
+                        break
+                    version = item["metadata"]["resourceVersion"]
+                    self._take(event, kind, item)
+            except (aiohttp.ClientError, OSError, ApiError, TimeoutError):
+                await asyncio.sleep(AGAIN_SECONDS)  # the server itself may be what is taken down
+
+    async def _catch_up_by_list(self, kind: Resource) -> str:
+        """After a restart the server may not remember far enough back: what happened between is lost."""
+        listing = await self._api.request("GET", kind.path())
+        version: str = listing["metadata"]["resourceVersion"]
+        there = set()
+        for item in listing["items"] or []:
+            there.add(item["metadata"]["uid"])
+            if self._seen.get(item["metadata"]["uid"], 0) < _revision(item):
+                self._take("MODIFIED", kind, item)
+        for uid, last in list(self._last[kind.kind].items()):
+            if uid not in there:
+                metadata = {**last["metadata"], "resourceVersion": version}
+                self._take("DELETED", kind, {**last, "metadata": metadata})
+        return version
 
     def _take(self, type_: str, kind: Resource, item: dict[str, Any]) -> None:
         item["metadata"].pop("managedFields", None)
+        uid = item["metadata"]["uid"]
         self._changes.append((self._now(), type_, kind.kind, item))
-        self._seen[item["metadata"]["uid"]] = _revision(item)
+        self._seen[uid] = _revision(item)
+        if type_ == "DELETED":
+            self._last[kind.kind].pop(uid, None)
+        else:
+            self._last[kind.kind][uid] = item
         self._moved.set()
 
     def _sent(self, call: Call, reply: Reply, fault: str, author: str) -> None:

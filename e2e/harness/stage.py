@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,7 @@ from tests.invariants import Terms
 Name = Literal["standalone", "safe", "fast"]
 NAMES: tuple[Name, ...] = ("standalone", "safe", "fast")
 FRONT_POLL_SECONDS = 0.3
+RESTART_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class Stage:
         self.http_timeout = ""
         self.extra_flags: tuple[str, ...] = ()
         self.scheduler: KubeScheduler | None = None
+        self.ends: Counter[int] = Counter()  # exit codes of what was started again
         self._front: Replica | None = None
         self._stack = contextlib.AsyncExitStack()
 
@@ -180,6 +183,24 @@ class Stage:
         self.plane.processes[replica.service.process.name] = replica.service.process
         replica.logs.append(replica.service.process.log)
         await replica.service.start(wait=wait, timeout_seconds=120)
+
+    @contextlib.asynccontextmanager
+    async def supervised(self) -> AsyncIterator[None]:
+        """Starts again, like a kubelet, whatever has ended, while the context is open."""
+        watching = asyncio.create_task(self._supervise())
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    async def _supervise(self) -> None:
+        while True:
+            for replica in self.replicas:
+                if not replica.service.process.running:
+                    self.ends[replica.service.process.returncode or 0] += 1
+                    await self.start(replica, wait=False)
+            await asyncio.sleep(RESTART_SECONDS)
 
     async def wait_leading(self, replica: Replica, timeout_seconds: float = 120.0) -> None:
         """Waits until this replica leads and has taken over."""
