@@ -181,7 +181,7 @@ class FaultProxy:
         self._server = server if callable(server) else lambda: server
         self._context = context
         self._faults: list[Fault] = []
-        self._tasks: set[asyncio.Task[Reply]] = set()
+        self._tasks: set[asyncio.Future[Any]] = set()
         self.url = ""
         self.happened: Counter[str] = Counter()
         self.streams: list[Stream] = []
@@ -257,15 +257,14 @@ class FaultProxy:
         if call.is_watch and not (fault is not None and (fault.answer or fault.lost)):
             return await self._watch(session, request, passage)
         task = asyncio.create_task(self._carry(session, passage))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._keep(task)
         try:
             reply = await asyncio.shield(task)
         except asyncio.CancelledError:
             if not passage.is_sent and not (fault is not None and fault.outlives):
                 task.cancel()
             raise
-        return await _deliver(request, reply, fault, call)
+        return await self._deliver(request, reply, passage)
 
     async def _carry(self, session: aiohttp.ClientSession, passage: _Passage) -> Reply:
         """Sends a request on, with what is to happen to it, and returns what to answer."""
@@ -285,6 +284,30 @@ class FaultProxy:
         except (aiohttp.ClientError, OSError, TimeoutError):
             return self._told(passage, CUT)  # the server is gone, or has never been there
         return reply if fault is None else await _changed(reply, call, fault)
+
+    async def _deliver(
+        self, request: web.Request, reply: Reply, passage: _Passage
+    ) -> web.StreamResponse:
+        if reply.status == 0:
+            return abort(request)
+        response = web.Response(status=reply.status, body=reply.body)
+        for key, value in reply.headers:
+            if key.lower() == "content-type":
+                response.headers[key] = value
+            else:
+                response.headers.add(key, value)
+        fault = passage.fault
+        if fault is not None and fault.delivered is not None:
+            await response.prepare(request)
+            await response.write_eof()
+            # On its own: this handler is cancelled when the sender is gone, of which the hook may be the cause.
+            self._keep(fault.delivered(passage.call))
+        return response
+
+    def _keep(self, work: Awaitable[object]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _told(self, passage: _Passage, reply: Reply) -> Reply:
         fault = passage.fault
@@ -340,24 +363,6 @@ async def _changed(reply: Reply, call: Call, fault: Fault) -> Reply:
     if fault.spoil is not None:
         return Reply(reply.status, reply.headers, fault.spoil(reply.body))
     return reply
-
-
-async def _deliver(
-    request: web.Request, reply: Reply, fault: Fault | None, call: Call
-) -> web.StreamResponse:
-    if reply is CUT or reply.status == 0:
-        return abort(request)
-    response = web.Response(status=reply.status, body=reply.body)
-    for key, value in reply.headers:
-        if key.lower() == "content-type":
-            response.headers[key] = value
-        else:
-            response.headers.add(key, value)
-    if fault is not None and fault.delivered is not None:
-        await response.prepare(request)
-        await response.write_eof()
-        await fault.delivered(call)
-    return response
 
 
 def _begin(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:

@@ -49,7 +49,7 @@ class Lease:
 
 
 # For runs with many takeovers: a takeover takes these, and five seconds of quarantine.
-SHORT = Lease(5.0, 3.5, 0.7)
+SHORT = Lease(6.0, 4.0, 0.7)
 
 
 @dataclass
