@@ -104,6 +104,11 @@ class Service:
         scheme = "https" if self.certificates else "http"
         return f"{scheme}://127.0.0.1:{self._port}"
 
+    @property
+    def health_url(self) -> str:
+        """Where probes, metrics and the state are; ends with a slash."""
+        return f"http://127.0.0.1:{self._health}/"
+
     async def start(self, *, wait: bool = True, timeout_seconds: float = 60.0) -> None:
         await self.process.start()
         if wait:

@@ -49,7 +49,7 @@ class Lease:
 
 
 # For runs with many takeovers: a takeover takes these, and five seconds of quarantine.
-SHORT = Lease(6.0, 4.0, 0.7)
+SHORT = Lease(8.0, 5.0, 1.0)
 
 
 @dataclass
@@ -59,14 +59,19 @@ class Replica:
     Attributes:
       name: Author of what it writes, in the history.
       proxy: P.
+      server: Where it finds the API server.
       service: The process as it is now.
       starts: How often it was started.
+      is_kept: Whether a supervisor starts it again.
+      logs: Of all its processes.
     """
 
     name: str
     proxy: FaultProxy
+    server: str
     service: Service
     starts: int = 0
+    is_kept: bool = False
     logs: list[Path] = field(default_factory=list)
 
 
@@ -152,41 +157,55 @@ class Stage:
                         await stage.scheduler.stop()
                     await asyncio.gather(*(r.service.stop() for r in stage.replicas))
 
-    async def add_replica(self, *, wait: bool = True) -> Replica:
+    async def add_replica(self, *, wait: bool = True, proxied: bool = True) -> Replica:
         """Starts one more replica; the first of an extender brings kube-scheduler with it.
 
         Args:
           wait: Until it leads (the first) or is ready (the others).
+          proxied: Whether it talks to the API server through its proxy; else nobody knows what it writes.
         """
         name = f"dra-scheduler-{'abcdefgh'[len(self.replicas)]}"
         proxy = FaultProxy(self.plane.server, self.api.tls)
         await self._stack.enter_async_context(proxy.running(self.target.serving_context()))
         self.history.listen(proxy, name)
         is_first = not self.replicas
-        replica = Replica(name, proxy, await self._service(name, proxy, 1, free_port()))
+        server = proxy.url if proxied else self.plane.server
+        replica = Replica(name, proxy, server, self._service(name, server, 1, free_port()))
         self.replicas.append(replica)
         await self.start(replica, wait=wait)
         if is_first and self.is_extender:
             await self._start_kube_scheduler()
         if is_first and wait:
-            await self.wait_leading(replica)
+            await self.leader()
         return replica
+
+    async def _ready(self, replica: Replica, timeout_seconds: float = 120.0) -> None:
+        async with asyncio.timeout(timeout_seconds):
+            while not await replica.service.ready():
+                await asyncio.sleep(0.1)
 
     async def start(self, replica: Replica, *, wait: bool = True) -> None:
         """Starts a replica that does not run; it keeps its addresses."""
+        replica.is_kept = False  # or a supervisor would start it, too
         if replica.starts:
             port = int(replica.service.url.rsplit(":", 1)[1])
-            replica.service = await self._service(
-                replica.name, replica.proxy, replica.starts + 1, port
-            )
+            replica.service = self._service(replica.name, replica.server, replica.starts + 1, port)
         replica.starts += 1
         self.plane.processes[replica.service.process.name] = replica.service.process
         replica.logs.append(replica.service.process.log)
-        await replica.service.start(wait=wait, timeout_seconds=120)
+        await replica.service.start(wait=False)
+        replica.is_kept = True
+        if wait:
+            await self._ready(replica)
+
+    async def take_down(self, replica: Replica, *, kill: bool = False) -> None:
+        """Ends a replica for longer: nobody starts it again before `start`."""
+        replica.is_kept = False
+        await (replica.service.kill() if kill else replica.service.stop())
 
     @contextlib.asynccontextmanager
     async def supervised(self) -> AsyncIterator[None]:
-        """Starts again, like a kubelet, whatever has ended, while the context is open."""
+        """Starts again, like a kubelet, what has ended and was not taken down, while the context is open."""
         watching = asyncio.create_task(self._supervise())
         try:
             yield
@@ -197,14 +216,10 @@ class Stage:
     async def _supervise(self) -> None:
         while True:
             for replica in self.replicas:
-                if not replica.service.process.running:
+                if replica.is_kept and not replica.service.process.running:
                     self.ends[replica.service.process.returncode or 0] += 1
                     await self.start(replica, wait=False)
             await asyncio.sleep(RESTART_SECONDS)
-
-    async def wait_leading(self, replica: Replica, timeout_seconds: float = 120.0) -> None:
-        """Waits until this replica leads and has taken over."""
-        await replica.service.process.wait_ready(replica.service.active, timeout_seconds)
 
     async def leader(self, timeout_seconds: float = 120.0) -> Replica:
         """Waits until some replica leads, and returns it."""
@@ -274,7 +289,7 @@ class Stage:
                     break
             await asyncio.sleep(FRONT_POLL_SECONDS)
 
-    async def _service(self, name: str, proxy: FaultProxy, run: int, port: int) -> Service:
+    def _service(self, name: str, server: str, run: int, port: int) -> Service:
         election: dict[str, Any] = {"namespace": SERVICE_NAMESPACE, "name": "dra-scheduler"}
         if self.mode == "safe":
             election |= {
@@ -286,7 +301,7 @@ class Stage:
         file = self.plane.folder / f"{name}.yaml"
         file.write_text(yaml.safe_dump(_configuration(election, self.mode)))
         command: Command = "extender" if self.is_extender else "run"
-        kubeconfig = self.plane.kubeconfig(self.plane.service_identity, proxy.url, name)
+        kubeconfig = self.plane.kubeconfig(self.plane.service_identity, server, name)
         return Service(
             command,
             kubeconfig,

@@ -133,9 +133,10 @@ class Stream:
                 return
             if self._to_skip:
                 self._to_skip -= 1
-                if not self._to_skip:
-                    self.gone()
-                continue
+                if self._to_skip:
+                    continue
+                self.gone()
+                return
             if self._repeats and self._recent:
                 self._repeats = False
                 await self._response.write(self._recent[0])
