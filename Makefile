@@ -70,6 +70,22 @@ conformance: $(VENV)/.dev ## ask upstream's allocator and CEL afresh (Go) and co
 bench: $(VENV)/.dev ## measure; BENCH=name runs one, BENCH_FULL=1 long backlogs three times, BENCH_PODS=n backlogs of n
 	$(BIN)/python -m tests.benchmarks.run $(if $(BENCH),--bench $(BENCH)) $(if $(BENCH_FULL),--full) $(if $(BENCH_PODS),--pods $(BENCH_PODS)) $(if $(DATA_DIR),--data-dir $(DATA_DIR))
 
+DOCS_VENV := .venv-docs
+$(DOCS_VENV)/.installed: requirements-docs.lock
+	$(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements-docs.lock
+	@touch $@
+
+.PHONY: docs
+docs: $(VENV)/.dev $(DOCS_VENV)/.installed ## the documentation site, strictly, into site/; fails on broken links and stale reference pages
+	$(BIN)/python -m docs.gen --check
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict
+
+.PHONY: docs-lock
+docs-lock: $(DOCS_VENV)/.installed ## write the lock file of the documentation's tools afresh
+	$(DOCS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check pip-tools
+	$(DOCS_VENV)/bin/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --output-file requirements-docs.lock requirements-docs.in
+
 .PHONY: kind-e2e
 kind-e2e: $(VENV)/.dev ## for a person with Docker: kind cluster, image, cluster-agnostic e2e
 	bash e2e/kind.sh
@@ -82,4 +98,4 @@ lock: ## write both lock files afresh
 
 .PHONY: clean
 clean: ## remove what the targets made here
-	rm -rf $(VENV) .coverage .coverage.* .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(DOCS_VENV) site .coverage .coverage.* .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

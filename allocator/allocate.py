@@ -24,8 +24,9 @@ from allocator.pools import Pool, PoolState, facts_of, gather_pools
 from allocator.report import NULL_REPORTER, Explanation, Reporter
 from allocator.requests import FatalError, PreparedClaims, prepare_claims
 from allocator.result import NewShareID, ResultError, ResultRules, allocation_result
-from allocator.search import DEVICE_TEXTS, IN_USE, NO_MATCH, STAGES, Limits, Search, Solution
+from allocator.search import Limits, Search, Solution
 from allocator.snapshot import AllocatedState, Snapshot
+from allocator.stages import DEVICE_TEXTS, IN_USE, NO_MATCH, STAGES
 
 DEFAULT_BUDGET: Final = 1_000_000
 """Candidate devices after which a search gives up."""

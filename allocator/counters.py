@@ -1,11 +1,13 @@
 """Partitionable devices: shared counters of a pool, and compatibility groups on counter sets.
 
-Pure functions over amounts in nano-units; the search keeps the running state and takes it back.
+Pure functions over amounts in nano-units; the search keeps the running state and takes it back. The API server lets
+drivers publish amounts below zero: nothing fits into such a counter, and a device that takes less than nothing takes
+nothing. (Upstream would let it make room for others.)
 
 Source: checkAvailableCounters, compatibility_groups.go; KEP-4815, KEP-5963.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from allocator.model.devices import CounterSet, DeviceCounterConsumption
@@ -36,20 +38,39 @@ class Available:
     overdrawn: bool
 
 
+def offered_counters(counter_sets: Iterable[CounterSet]) -> dict[CounterKey, int]:
+    """Counter -> amount when nothing is taken from it, in nano-units."""
+    return {
+        (counter_set.name, name): counter.value.nanos
+        for counter_set in counter_sets
+        for name, counter in (counter_set.counters or {}).items()
+    }
+
+
+def consumed_counters(consumes: Iterable[DeviceCounterConsumption]) -> dict[CounterKey, int]:
+    """Counter -> amount that one device takes from it, in nano-units."""
+    taken: dict[CounterKey, int] = {}
+    for entry in consumes:
+        for name, counter in (entry.counters or {}).items():
+            amount = counter.value.nanos
+            if amount > 0:
+                key = (entry.counter_set, name)
+                taken[key] = taken.get(key, 0) + amount
+    return taken
+
+
 def available_counters(
     counter_sets: Mapping[str, CounterSet],
     allocated: Iterable[Sequence[DeviceCounterConsumption]],
 ) -> Available:
     """Subtract what allocated devices of the pool consume, whichever node they are for."""
-    amounts = {
-        (counter_set.name, name): counter.value.nanos
-        for counter_set in counter_sets.values()
-        for name, counter in (counter_set.counters or {}).items()
-    }
+    amounts = offered_counters(counter_sets.values())
     for consumes in allocated:
         for entry in consumes:
             for name, counter in (entry.counters or {}).items():
-                amounts[entry.counter_set, name] -= counter.value.nanos
+                amount = counter.value.nanos
+                if amount > 0:
+                    amounts[entry.counter_set, name] -= amount
     return Available(amounts, any(left < 0 for left in amounts.values()))
 
 
@@ -66,8 +87,10 @@ def charge(
     changed: dict[CounterKey, int] = {}
     for entry in consumes:
         for name, counter in (entry.counters or {}).items():
-            key = (entry.counter_set, name)
-            changed[key] = changed.get(key, taken.get(key, 0)) + counter.value.nanos
+            amount = counter.value.nanos
+            if amount > 0:
+                key = (entry.counter_set, name)
+                changed[key] = changed.get(key, taken.get(key, 0)) + amount
     amounts = available.amounts
     if available.overdrawn:
         # Differs from what one expects: one overdrawn counter blocks every consumer of the pool, also of other sets.
@@ -96,3 +119,8 @@ def admits_groups(state: GroupState, groups: Sequence[str] | None) -> bool:
     if not new:
         return state == WITHOUT_GROUPS
     return bool(state & new)
+
+
+def groups_agree(groups: Collection[Sequence[str]]) -> bool:
+    """Say whether devices may be on one counter set together: none has groups, or all have one in common."""
+    return not any(groups) or bool(frozenset.intersection(*map(frozenset, groups)))

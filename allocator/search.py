@@ -1,34 +1,21 @@
 """The search: depth first over claims, requests, alternatives and devices; the first full solution comes first.
 
-All that changes while searching lies in a few containers that only `Trail` writes, so going back is one call. The
-stack is explicit: a pod with many claims does not run into Python's recursion limit, and a search can stop anywhere.
+What may be placed, and what that uses up, is `placement`'s; this module decides what is tried next. The stack is
+explicit: a pod with many claims does not run into Python's recursion limit, and a search can stop anywhere.
 
-Source: allocateOne, allocateDevice in structured/internal/*/allocator_*.go; dra-allocator 3.3 to 3.8.
+Source: allocateOne in structured/internal/*/allocator_*.go; dra-allocator 3.3, 3.4.
 """
 
 import sys
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 
-from allocator.capacity import Consumption, add_amounts, fits
-from allocator.constraints import REJECTED
-from allocator.counters import (
-    Available,
-    CounterKey,
-    GroupState,
-    admits_groups,
-    available_counters,
-    charge,
-    join_groups,
-)
-from allocator.model.devices import DeviceAttribute, DeviceCounterConsumption, DeviceID
 from allocator.model.nodes import Node
-from allocator.outcome import DeviceReason, Fatal, Reason, ReasonKind
-from allocator.pools import Candidate, Pool, PoolState, facts_of
+from allocator.outcome import Fatal, ReasonKind
+from allocator.placement import Placement
+from allocator.pools import Candidate, Pool
 from allocator.report import NULL_REPORTER, Reporter
 from allocator.requests import (
     MAX_RESULTS,
@@ -36,99 +23,22 @@ from allocator.requests import (
     FatalError,
     PreparedClaims,
     PreparedRequest,
-    consumption_of,
     too_many,
 )
 from allocator.result import ChosenDevice, ChosenRequest
-from allocator.snapshot import NOTHING_USED, AllocatedState, PoolUsage
-from allocator.taints import first_untolerated
-
-STAGES: Final = (
-    ReasonKind.NO_MATCHING_DEVICE,
-    ReasonKind.FEATURE_DISABLED,
-    ReasonKind.NODE_FEATURE_MISSING,
-    ReasonKind.DEVICES_IN_USE,
-    ReasonKind.CAPACITY_EXHAUSTED,
-    ReasonKind.COUNTERS_EXHAUSTED,
-    ReasonKind.INCOMPATIBLE_GROUP,
-    ReasonKind.DEVICE_TAINTED,
-    ReasonKind.CONSTRAINT_UNSATISFIED,
-)
-"""How far a device came, by stage number."""
-PLACED: Final = -1
-(
-    NO_MATCH,
-    GATED,
-    NODE_LACKS,
-    IN_USE,
+from allocator.snapshot import AllocatedState
+from allocator.stages import (
     CAPACITY,
-    COUNTERS,
-    GROUPS,
-    TAINTED,
     CONSTRAINED,
-) = range(len(STAGES))
-
-_FOR_GOOD: Final = frozenset((GATED, NODE_LACKS, TAINTED))
-"""Stages that depend on device, request and node alone, so that trying again ends there again."""
-
-DEVICE_TEXTS: Final = (
-    "class, selectors or node do not match",
-    "needs a feature gate that is off",
-    "the node lacks a feature that the device needs",
-    "in use",
-    "not enough capacity left",
-    "not enough shared counters left",
-    "its compatibility groups do not go with the devices beside it",
-    "a taint is not tolerated",
-    "a constraint of the claim is not satisfied",
+    IN_USE,
+    NO_MATCH,
+    PLACED,
+    describe,
+    pool_reason,
+    reason_of,
 )
-"""What a device failed on, by stage number."""
 
-NODE_OPERATIONS_FEATURE: Final = "DRAOptionalNodeOperations"
 _STOP_EVERY: Final = 64  # candidates between two questions whether to stop
-
-_ABSENT: Final[Any] = object()
-_APPENDED: Final[Any] = object()
-
-
-class Trail:
-    """Writes containers and remembers how they were; `undo_to` takes the latest changes back first."""
-
-    __slots__ = ("_log",)
-
-    def __init__(self) -> None:
-        self._log: list[tuple[Any, Any, Any]] = []
-
-    def mark(self) -> int:
-        """Where to go back to."""
-        return len(self._log)
-
-    def put(self, target: dict[Any, Any], key: object, value: object) -> None:
-        """Set an entry of a dict."""
-        self._log.append((target, key, target.get(key, _ABSENT)))
-        target[key] = value
-
-    def replace(self, target: list[Any], index: int, value: object) -> None:
-        """Set an item of a list."""
-        self._log.append((target, index, target[index]))
-        target[index] = value
-
-    def append(self, target: list[Any], item: object) -> None:
-        """Add an item to a list."""
-        self._log.append((target, _APPENDED, None))
-        target.append(item)
-
-    def undo_to(self, mark: int) -> None:
-        """Take back everything after a mark."""
-        log = self._log
-        while len(log) > mark:
-            target, key, old = log.pop()
-            if key is _APPENDED:
-                target.pop()
-            elif old is _ABSENT:
-                del target[key]
-            else:
-                target[key] = old
 
 
 class Solution(msgspec.Struct, frozen=True):
@@ -219,49 +129,23 @@ class Search:
         limits: Limits,
         reporter: Reporter = NULL_REPORTER,
     ) -> None:
-        features = prepared.features
         self._prepared = prepared
         self._node = node
         self._pools = pools
-        self._allocated = allocated
         self._budget = sys.maxsize if limits.budget is None else limits.budget
         self._should_stop = limits.should_stop
-        self._ask_stop = None if limits.should_stop is None else self._check_stop
+        ask_stop = None if limits.should_stop is None else self._check_stop
         self._pause_at = min(self._budget, _STOP_EVERY) + 1
         self._shortcuts = limits.shortcuts
         self._went_back = False
         self._asked_for_hope: set[tuple[int, int]] = set()
         self._reporter: Reporter | None = None if reporter is NULL_REPORTER else reporter
-        self._selectors = prepared.selectors
-        self._consumable = features.consumable_capacity
-        self._fractional = features.fractional_capacity_range
-        self._binding = features.binding
-        self._partitionable = features.partitionable_devices
-        self._taints_on = features.device_taints
-        self._groups_on = prepared.rules.groups
+        self._consumable = prepared.features.consumable_capacity
 
-        self._candidates, self._bases = _flatten(pools)
-        self._exclusive: set[int] = set()
-        self._shared: set[int] = set()
-        self._consumed_by_others: dict[int, Any] = {}
-        self._usage: dict[int, PoolUsage] = {}
-        self._note_usage()
-
+        self._placement = Placement(prepared, node, pools, allocated, ask_stop)
         self._stack: list[_Frame | None] = []
         self._exceeded = False
-        self._trail = Trail()
-        self._results: list[list[ChosenDevice]] = [[] for _ in prepared.claims]
         self._selected: dict[tuple[int, int], int] = {}
-        self._taken: dict[int, int] = {}  # place of a device -> claims it is taken for, a bit each
-        self._sharing: dict[int, Any] = {}  # place of a device -> amounts consumed in this call
-        self._counters: dict[int, dict[CounterKey, int]] = {}  # pool index -> taken in this call
-        self._groups: dict[tuple[int, str], GroupState] = {}
-        self._states: list[list[Any]] = [[None] * len(c.constraints) for c in prepared.claims]
-
-        self._answers: dict[tuple[tuple[int, int], int], list[Any]] = {}
-        self._attributes: dict[tuple[str, int], DeviceAttribute | None] = {}
-        self._available: dict[int, Available] = {}
-        self._group_baseline: dict[int, dict[str, GroupState]] = {}
         self._all: dict[tuple[int, int, int], tuple[int, ...]] = {}
 
         self.steps = 0
@@ -270,28 +154,6 @@ class Search:
         self.stages: dict[tuple[int, int], int] = {}
         self.limited: set[tuple[int, int]] = set()
         self.taken_from: dict[tuple[int, int], set[int]] = {}
-
-    def _note_usage(self) -> None:
-        """Translate what other claims hold into places of candidates."""
-        base = 0
-        for index, pool in enumerate(self._pools):
-            if not pool.candidates:
-                continue
-            usage = self._allocated.usage(pool.id)
-            if usage is not NOTHING_USED:
-                self._usage[index] = usage
-                positions = pool.positions
-                for name in usage.devices:
-                    if name in positions:
-                        self._exclusive.add(base + positions[name])
-                if self._consumable:
-                    for name in usage.shares:
-                        if name in positions:
-                            self._shared.add(base + positions[name])
-                    for name, amounts in usage.consumed.items():
-                        if name in positions:
-                            self._consumed_by_others[base + positions[name]] = amounts
-            base += len(pool.candidates)
 
     # Preparation of mode All
 
@@ -330,7 +192,7 @@ class Search:
         base = 0
         for pool in self._pools:
             if not pool.is_usable:
-                raise FatalError(Fatal(_all_refused(alternative, pool), depends_on_node=True))
+                raise FatalError(Fatal(pool_reason(alternative, pool), depends_on_node=True))
             end = base + len(pool.candidates)
             for place in range(base, end):
                 if place % _STOP_EVERY == 0:
@@ -342,7 +204,9 @@ class Search:
 
     def _is_wanted(self, alternative: Alternative, place: int) -> bool:
         """Say whether a device is one of "all": selectable, and large enough when nobody uses it."""
-        answer = self._answers_to(alternative)[place] = self._judge(alternative, place)
+        answer = self._placement.answers_to(alternative)[place] = self._placement.judge(
+            alternative, place
+        )
         if answer.__class__ is int:
             self._refuse(alternative, place, answer)
             return False
@@ -370,25 +234,14 @@ class Search:
 
     def is_clean(self) -> bool:
         """Say whether nothing is placed, as before the search and after one that found nothing more."""
-        running = (
-            self._selected,
-            self._taken,
-            self._sharing,
-            self._groups,
-            *self._counters.values(),
-        )
-        return not (
-            any(running)
-            or any(self._results)
-            or any(state is not None for states in self._states for state in states)
-        )
+        return not self._selected and self._placement.is_clean()
 
     def _solution(self) -> Solution:
         requests = tuple(
             tuple(self._chosen(c, r, request) for r, request in enumerate(claim.requests))
             for c, claim in enumerate(self._prepared.claims)
         )
-        return Solution(tuple(tuple(devices) for devices in self._results), requests)
+        return Solution(tuple(tuple(devices) for devices in self._placement.results), requests)
 
     def _chosen(self, c: int, r: int, request: PreparedRequest) -> ChosenRequest:
         alternative = request.alternatives[self._selected.get((c, r), 0)]
@@ -426,19 +279,19 @@ class Search:
         if self._should_stop is not None:
             self._check_stop(alternative)
         if choice is None and request.first_available:
-            self._stack.append(_Choice(alternative, 0, 0, self._trail.mark()))
-            self._trail.put(self._selected, (c, r), 0)
+            self._stack.append(_Choice(alternative, 0, 0, self._placement.trail.mark()))
+            self._placement.trail.put(self._selected, (c, r), 0)
             return c, r, 0, 0, 0
         needed = self._needed(alternative)
         if alternative.all_devices and not needed:
             return None
         if k >= needed:
             return c, r + 1, None, 0, 0
-        if needed - k > MAX_RESULTS - len(self._results[c]):
+        if needed - k > MAX_RESULTS - len(self._placement.results[c]):
             self._exceeded = True
             self.limited.add((c, r))
             return None
-        mark = self._trail.mark()
+        mark = self._placement.trail.mark()
         if alternative.all_devices:
             self.tried += 1
             if self.tried >= self._pause_at:
@@ -463,7 +316,7 @@ class Search:
             if frame is _BORDER:
                 self._exceeded = False
             else:
-                self._trail.undo_to(frame.mark)
+                self._placement.trail.undo_to(frame.mark)
                 if isinstance(frame, _Choice):
                     todo = self._next_alternative(frame)
                 elif isinstance(frame, _Exact) and not self._exceeded:
@@ -473,7 +326,7 @@ class Search:
                 if todo is not None:
                     return todo
                 if isinstance(frame, _Exact) and not self._exceeded and self._is_hopeless(frame):
-                    self._trail.undo_to(0)
+                    self._placement.trail.undo_to(0)
                     stack.clear()
                     return None
             stack.pop()
@@ -490,13 +343,13 @@ class Search:
             return None
         frame.position = position
         self._exceeded = False
-        self._trail.put(self._selected, (first.claim, first.request), position)
+        self._placement.trail.put(self._selected, (first.claim, first.request), position)
         return first.claim, first.request, position, 0, 0
 
     def _advance(self, frame: _Exact) -> _Todo | None:
         """Place the next device that will do, from the frame's position on."""
-        alternative = frame.alternative
-        answers = self._answers_to(alternative)
+        alternative, placement = frame.alternative, self._placement
+        answers = placement.answers_to(alternative)
         end = len(answers)
         last = end - 1
         if self._went_back and self._shortcuts and not alternative.derived:
@@ -508,14 +361,14 @@ class Search:
             self.tried += 1
             if self.tried >= self._pause_at:
                 self._pause(alternative)
-            if self._is_busy(alternative, place):
+            if placement.is_busy(alternative, place):
                 self._refuse_busy(alternative, place)
                 continue
             if answer is None:
-                answer = answers[place] = self._judge(alternative, place)
+                answer = answers[place] = placement.judge(alternative, place)
             if answer.__class__ is int:
                 self._refuse(alternative, place, answer)
-            elif self._consumable and not self._has_room(answer, place):
+            elif self._consumable and not placement.has_room(answer, place):
                 self._refuse(alternative, place, CAPACITY)
             elif place <= last and self._place(alternative, place, must=False):
                 frame.position = place + 1
@@ -529,11 +382,6 @@ class Search:
         frame.position = end
         return None
 
-    def _is_busy(self, alternative: Alternative, place: int) -> bool:
-        if alternative.admin_access:
-            return bool(self._taken.get(place, 0) & 1 << alternative.claim)
-        return place in self._exclusive or place in self._taken
-
     # Shortcuts: a search without them finds the same solutions in the same order, and the same errors.
     # Errors of selectors and amounts come from judging a device, so every device that would be judged still is.
 
@@ -541,27 +389,11 @@ class Search:
         """The last place where the next device may be, so that enough devices for the rest come after it; -1 for none."""
         missing = alternative.count - frame.number
         for place in range(len(answers) - 1, frame.position - 1, -1):
-            if self._may_serve(alternative, place, answers[place]):
+            if self._placement.may_serve(alternative, place, answers[place]):
                 missing -= 1
                 if missing == 0:
                     return place
         return -1
-
-    def _may_serve(self, alternative: Alternative, place: int, answer: Any) -> bool:
-        """Say whether a device could still be placed, now or with more devices placed than now."""
-        if answer.__class__ is int or self._is_busy(alternative, place):
-            return False
-        if answer is None:
-            return True
-        constraints = self._prepared.claims[alternative.claim].constraints
-        states = self._states[alternative.claim]
-        for number in alternative.constraints:
-            constraint = constraints[number]
-            attribute = self._attribute(alternative, place, constraint.attribute)
-            # What a constraint rejects it goes on rejecting when more devices are there.
-            if attribute is None or constraint.extend(states[number], attribute) is REJECTED:
-                return False
-        return True
 
     def _is_hopeless(self, frame: _Exact) -> bool:
         """Say whether no choice of earlier requests can help a failed one: there are too few devices for it at all.
@@ -589,18 +421,20 @@ class Search:
             return False
         left = sum(
             answer.__class__ is not int
-            and (alternative.admin_access or place not in self._exclusive)
-            for place, answer in enumerate(self._answers_to(alternative))
+            and (alternative.admin_access or place not in self._placement.exclusive)
+            for place, answer in enumerate(self._placement.answers_to(alternative))
         )
         return left < alternative.count
 
     def _can_judge_all(self, alternative: Alternative) -> bool:
         """Judge every device that may be free at some time; false when one of them is an error."""
-        answers = self._answers_to(alternative)
+        answers = self._placement.answers_to(alternative)
         for place, answer in enumerate(answers):
-            if answer is None and (alternative.admin_access or place not in self._exclusive):
+            if answer is None and (
+                alternative.admin_access or place not in self._placement.exclusive
+            ):
                 try:
-                    answers[place] = self._judge(alternative, place)
+                    answers[place] = self._placement.judge(alternative, place)
                 except FatalError:
                     return False
         return True
@@ -610,50 +444,16 @@ class Search:
             return len(self._all[_key(alternative)])
         return alternative.count
 
-    # One device
-
-    def _answers_to(self, alternative: Alternative) -> list[Any]:
-        """What `_judge` said of each device for an alternative; None where it was not asked."""
-        key = (alternative.key, alternative.index)
-        answers = self._answers.get(key)
-        if answers is None:
-            answers = self._answers[key] = [None] * len(self._candidates)
-        return answers
-
-    def _judge(self, alternative: Alternative, place: int) -> Any:
-        """What no other placement changes: a stage, or what the request consumes of the device (True: nothing)."""
-        candidate = self._candidates[place]
-        if candidate.waits and not self._binding:
-            return GATED
-        if not self._selectors.selects(alternative, candidate, self._node, self._ask_stop):
-            return NO_MATCH
-        if not self._consumable:
-            return True
-        amounts = consumption_of(alternative, candidate, fractional=self._fractional)
-        return CAPACITY if amounts is None else amounts
-
-    def _has_room(self, amounts: Consumption, place: int) -> bool:
-        """Say whether a device has the capacity left."""
-        others, own = self._consumed_by_others.get(place), self._sharing.get(place)
-        if others is None and own is None:
-            return amounts.fits_empty
-        capacities = self._candidates[place].device.capacity or {}
-        return fits(amounts.amounts, capacities, others or {}, own or {})
-
     def _place(self, alternative: Alternative, place: int, *, must: bool) -> bool:
         """Place a device, or change nothing. `must`: a constraint in the way ends the attempt (mode All)."""
-        mark = self._trail.mark()
-        stage = self._try(alternative, place, must=must)
+        stage = self._placement.place(alternative, place, must=must)
         if stage == PLACED:
             return True
-        self._trail.undo_to(mark)
         self._refuse(alternative, place, stage)
-        if not must and stage in _FOR_GOOD:
-            self._answers_to(alternative)[place] = stage
         if must and stage == CONSTRAINED:
             raise FatalError(
                 Fatal(
-                    _reason(
+                    reason_of(
                         alternative,
                         ReasonKind.CONSTRAINT_UNSATISFIED,
                         "cannot add a device because a claim constraint would not be satisfied",
@@ -663,158 +463,6 @@ class Search:
             )
         return False
 
-    def _try(  # noqa: PLR0911 - one return a check, in upstream's order
-        self, alternative: Alternative, place: int, *, must: bool
-    ) -> int:
-        """Place a device step by step: `PLACED`, or the stage it failed at with the steps so far still done."""
-        candidate = self._candidates[place]
-        shareable = candidate.shareable and self._consumable
-        bit = 1 << alternative.claim
-        if alternative.admin_access:
-            # Differs from what one expects: admin access ignores the users in other claims, nothing else.
-            if not shareable and self._taken.get(place, 0) & bit:
-                return IN_USE
-        elif place in self._exclusive or place in self._taken:
-            return IN_USE
-        if candidate.skips:
-            stage = self._skip_operations()
-            if stage != PLACED:
-                return stage
-        if candidate.consumes:
-            stage = self._try_counters(candidate, place, shareable=shareable)
-            if stage != PLACED:
-                return stage
-        if (
-            candidate.blocking_taints
-            and self._taints_on
-            and first_untolerated(candidate.blocking_taints, alternative.tolerations or ())
-        ):
-            return TAINTED
-        if alternative.constraints and not self._try_constraints(alternative, place):
-            return CONSTRAINED
-        if (
-            must  # otherwise it was looked at before
-            and self._consumable
-            and not self._has_room(self._answers_to(alternative)[place], place)
-        ):
-            return CAPACITY
-        self._commit(alternative, candidate, place, shareable=shareable)
-        return PLACED
-
-    def _skip_operations(self) -> int:
-        """Say whether a device whose slice skips node operations may be used here."""
-        if not self._prepared.experimental:
-            return PLACED  # the other allocators do not know the field
-        if not self._prepared.features.optional_node_operations:
-            return GATED
-        return PLACED if NODE_OPERATIONS_FEATURE in self._node.declared_features else NODE_LACKS
-
-    def _try_counters(self, candidate: Candidate, place: int, *, shareable: bool) -> int:
-        if not self._partitionable:
-            return GATED
-        if shareable and (
-            place in self._consumed_by_others or place in self._shared or place in self._sharing
-        ):
-            return PLACED  # its first share has paid
-        index = bisect_right(self._bases, place) - 1
-        if self._groups_on and not self._join(index, candidate):
-            return GROUPS
-        available = self._available.get(index)
-        if available is None:
-            available = available_counters(
-                self._pools[index].counter_sets, self._allocated_consumers(index)
-            )
-            self._available[index] = available
-        taken = self._counters.setdefault(index, {})
-        changed = charge(candidate.consumes, taken, available)
-        if changed is None:
-            return COUNTERS
-        for key, amount in changed.items():
-            self._trail.put(taken, key, amount)
-        return PLACED
-
-    def _allocated_consumers(self, index: int) -> Iterator[tuple[DeviceCounterConsumption, ...]]:
-        """Counters taken by allocated devices of a pool, for any node, as the slices now say."""
-        usage = self._usage.get(index, NOTHING_USED)
-        names = set(usage.devices)
-        if not self._prepared.rules.stable:
-            names.update(usage.shares, usage.consumed)
-        if not names:
-            return
-        pool = self._pools[index]
-        for prepared in (*pool.slices, *pool.elsewhere):
-            for candidate in facts_of(prepared).candidates:
-                if candidate.consumes and candidate.name in names:
-                    yield candidate.consumes
-
-    def _join(self, index: int, candidate: Candidate) -> bool:
-        """Add a device to the compatibility groups of its counter sets."""
-        baseline = self._group_baseline.get(index)
-        if baseline is None:
-            baseline = {}
-            for consumes in self._allocated_consumers(index):
-                for entry in consumes:
-                    name = entry.counter_set
-                    baseline[name] = join_groups(baseline.get(name), entry.compatibility_groups)
-            self._group_baseline[index] = baseline
-        for entry in candidate.consumes:
-            key = (index, entry.counter_set)
-            state = self._groups.get(key)
-            if state is None:
-                state = baseline.get(entry.counter_set)
-            if not admits_groups(state, entry.compatibility_groups):
-                return False
-            self._trail.put(self._groups, key, join_groups(state, entry.compatibility_groups))
-        return True
-
-    def _try_constraints(self, alternative: Alternative, place: int) -> bool:
-        constraints = self._prepared.claims[alternative.claim].constraints
-        states = self._states[alternative.claim]
-        for number in alternative.constraints:
-            constraint = constraints[number]
-            attribute = self._attribute(alternative, place, constraint.attribute)
-            if attribute is None:
-                return False
-            state = constraint.extend(states[number], attribute)
-            if state is REJECTED:
-                return False
-            self._trail.replace(states, number, state)
-        return True
-
-    def _attribute(self, alternative: Alternative, place: int, name: str) -> DeviceAttribute | None:
-        if alternative.derived:
-            return self._selectors.attribute(alternative, self._candidates[place], name)
-        key = (name, place)
-        if key not in self._attributes:
-            found = self._selectors.attribute(alternative, self._candidates[place], name)
-            self._attributes[key] = found
-        return self._attributes[key]
-
-    def _commit(
-        self, alternative: Alternative, candidate: Candidate, place: int, *, shareable: bool
-    ) -> None:
-        consumed = None
-        if shareable:
-            consumed = self._answers_to(alternative)[place].amounts
-            own = self._sharing.get(place)
-            self._trail.put(
-                self._sharing, place, consumed if own is None else add_amounts(own, consumed)
-            )
-        else:
-            # Differs from what one expects: an admin placement makes the device "in use" for later requests.
-            bits = self._taken.get(place, 0) | 1 << alternative.claim
-            self._trail.put(self._taken, place, bits)
-        self._trail.append(
-            self._results[alternative.claim],
-            ChosenDevice(
-                alternative.result_name,
-                candidate,
-                alternative.admin_access,
-                alternative.tolerations,
-                consumed,
-            ),
-        )
-
     # Giving up, and saying why
 
     def _pause(self, alternative: Alternative) -> None:
@@ -822,7 +470,7 @@ class Search:
         if self.tried > self._budget:
             raise FatalError(
                 Fatal(
-                    _reason(
+                    reason_of(
                         alternative,
                         ReasonKind.SEARCH_BUDGET_EXCEEDED,
                         f"the search for devices was given up after {self._budget} candidate devices",
@@ -837,7 +485,7 @@ class Search:
         if self._should_stop is not None and self._should_stop():
             raise FatalError(
                 Fatal(
-                    _reason(
+                    reason_of(
                         alternative,
                         ReasonKind.DEADLINE_EXCEEDED,
                         "the search for devices was given up: its time is over",
@@ -849,7 +497,7 @@ class Search:
     def _refuse_busy(self, alternative: Alternative, place: int) -> None:
         """Note a device in use; its selectors were not asked, as upstream does not ask them."""
         key = alternative.key
-        if place not in self._exclusive or alternative.admin_access:
+        if place not in self._placement.exclusive or alternative.admin_access:
             self.taken_from.setdefault(key, set()).add(place)
         self._refuse(alternative, place, IN_USE)
 
@@ -858,25 +506,10 @@ class Search:
         if stage > self.stages.get(key, -1):
             self.stages[key] = stage
         if self._reporter is not None:
-            candidate = self._candidates[place]
+            candidate = self._placement.candidates[place]
             self._reporter.rejected(
-                *key, candidate.id, stage, self._describe(alternative, candidate, stage)
+                *key, candidate.id, stage, describe(alternative, candidate, stage)
             )
-
-    def _describe(self, alternative: Alternative, candidate: Candidate, stage: int) -> str:
-        """Say in a sentence what a device failed on."""
-        if stage == TAINTED:
-            taint = first_untolerated(candidate.blocking_taints, alternative.tolerations or ())
-            if taint is not None:
-                value = f"={taint.value}" if taint.value else ""
-                return f"taint {taint.key}{value}:{taint.effect} is not tolerated"
-        if stage == CAPACITY and alternative.capacity:
-            wanted = ", ".join(f"{name} {q}" for name, q in sorted(alternative.capacity.items()))
-            return f"{DEVICE_TEXTS[stage]} ({wanted})"
-        if stage == COUNTERS:
-            sets = ", ".join(sorted({entry.counter_set for entry in candidate.consumes}))
-            return f"{DEVICE_TEXTS[stage]} (counter sets {sets})"
-        return DEVICE_TEXTS[stage]
 
     # Afterwards
 
@@ -887,8 +520,11 @@ class Search:
             return stage
         places = set(self.taken_from.get(request, ()))
         if not self._alternatives(request)[0].admin_access:
-            places |= self._exclusive
-        if any(self.would_select(request, self._candidates[place]) for place in sorted(places)):
+            places |= self._placement.exclusive
+        if any(
+            self.would_select(request, self._placement.candidates[place])
+            for place in sorted(places)
+        ):
             return IN_USE
         return NO_MATCH
 
@@ -896,7 +532,7 @@ class Search:
         """Say whether any alternative of a request selects a device; errors count as no."""
         for alternative in self._alternatives(request):
             try:
-                if self._selectors.selects(alternative, candidate, self._node):
+                if self._prepared.selectors.selects(alternative, candidate, self._node):
                     return True
             except FatalError:
                 continue
@@ -906,44 +542,5 @@ class Search:
         return self._prepared.claims[request[0]].requests[request[1]].alternatives
 
 
-def _flatten(pools: Sequence[Pool]) -> tuple[Sequence[Candidate], list[int]]:
-    """All usable devices in search order, and the place where each pool's devices begin."""
-    bases = []
-    base = 0
-    filled = None
-    several = False
-    for pool in pools:
-        bases.append(base)
-        if pool.candidates:
-            several = filled is not None
-            filled = pool.candidates if filled is None else filled
-            base += len(pool.candidates)
-    if not several:
-        return filled or (), bases
-    return [candidate for pool in pools for candidate in pool.candidates], bases
-
-
 def _key(alternative: Alternative) -> tuple[int, int, int]:
     return alternative.claim, alternative.request, alternative.index
-
-
-def _reason(alternative: Alternative, kind: ReasonKind, text: str) -> Reason:
-    return Reason(
-        kind=kind,
-        message=f"{alternative.where}: {text}",
-        claim=alternative.claim_name.partition("/")[2],
-        request=alternative.result_name,
-    )
-
-
-def _all_refused(alternative: Alternative, pool: Pool) -> Reason:
-    if pool.state is PoolState.INCOMPLETE:
-        kind, problem = ReasonKind.POOL_INCOMPLETE, "is currently being updated"
-    else:
-        kind, problem = ReasonKind.POOL_INVALID, "is currently invalid"
-    # Which pool is a detail: its name is often the node's, and the message must be the same on all nodes.
-    detail = DeviceReason(
-        device=DeviceID(pool.id.driver, pool.id.name, ""), kind=kind, message=pool.problem
-    )
-    reason = _reason(alternative, kind, f"asks for all devices, but a resource pool {problem}")
-    return replace(reason, devices=(detail,))

@@ -239,6 +239,17 @@ class PoolUsage:
 
 
 NOTHING_USED: Final = PoolUsage()
+_ZERO: Final = Quantity(0)
+
+
+def not_negative(consumed: Mapping[str, Quantity]) -> Mapping[str, Quantity]:
+    """Consumed amounts, with zero for what is below zero.
+
+    The API server lets any writer store such an amount in an allocation. Upstream counts it, and so makes room.
+    """
+    if all(amount.nanos >= 0 for amount in consumed.values()):
+        return consumed
+    return {name: amount if amount.nanos >= 0 else _ZERO for name, amount in consumed.items()}
 
 
 class AllocatedState:
@@ -272,7 +283,7 @@ class AllocatedState:
                 usage.shares.setdefault(result.device, set()).add(result.share_id)
                 if result.consumed_capacity is not None:
                     consumed = usage.consumed.setdefault(result.device, {})
-                    for name, amount in result.consumed_capacity.items():
+                    for name, amount in not_negative(result.consumed_capacity).items():
                         consumed[name] = consumed[name] + amount if name in consumed else amount
         return cls({pool: usage.frozen() for pool, usage in pools.items()})
 

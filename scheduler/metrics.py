@@ -88,7 +88,8 @@ class Metrics:
             "loop_stall_seconds", "How late the event loop is in waking a task", _FAST
         )
         self._foreign = self._counter(
-            "foreign_allocation", "Devices found in a second claim: another allocator is at work"
+            "foreign_allocation",
+            "Claims found to use more than others leave: another allocator is at work",
         )
         self._events_dropped = self._counter(
             "events_dropped", "Kubernetes Events not written", "reason"

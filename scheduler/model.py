@@ -238,7 +238,7 @@ class NodeSpec(ApiStruct, frozen=True, kw_only=True):
 
 
 class NodeStatus(ApiStruct, frozen=True, kw_only=True):
-    """The part of a node's status that scheduling reads; no `allocatable` at all means unlimited (offline only)."""
+    """The part of a node's status that scheduling reads. What `allocatable` does not name, the node does not have."""
 
     allocatable: dict[str, Quantity] | None = None
     declared_features: tuple[str, ...] | None = None
@@ -338,6 +338,7 @@ class NodeInfo:
         requested: resource name -> summed requests (cpu in milli, others in units).
         ports: host ports in use.
         generation: grows with every change of this node's info.
+        is_unlimited: whether it has whatever is asked for: a node in a manifest that does not say what it has.
     """
 
     node: NodeObject
@@ -346,6 +347,7 @@ class NodeInfo:
     requested: Mapping[str, int]
     ports: frozenset[HostPort]
     generation: int
+    is_unlimited: bool = False
 
     @property
     def name(self) -> str:

@@ -156,9 +156,9 @@ def node_object(
     taints: Sequence[Taint] = (),
     unschedulable: bool = False,
     allocatable: Mapping[str, str] | None = None,
-    unlimited: bool = False,
+    silent: bool = False,
 ) -> NodeObject:
-    """A node; by default with plenty of everything."""
+    """A node; by default with plenty of everything. `silent`: its status does not say what it has."""
     offered = (
         {"cpu": "64", "memory": "256Gi", "pods": "110"} if allocatable is None else allocatable
     )
@@ -169,12 +169,16 @@ def node_object(
             labels={"kubernetes.io/hostname": name} if labels is None else labels,
         ),
         spec=NodeSpec(unschedulable=unschedulable, taints=tuple(taints) or None),
-        status=NodeStatus(allocatable=None if unlimited else quantities(**offered)),
+        status=NodeStatus(allocatable=None if silent else quantities(**offered)),
     )
 
 
 def node_info(
-    node: NodeObject | None = None, pods: Iterable[Pod] = (), generation: int = 1
+    node: NodeObject | None = None,
+    pods: Iterable[Pod] = (),
+    generation: int = 1,
+    *,
+    unlimited: bool = False,
 ) -> NodeInfo:
     """A node with what runs on it, summed by the rules for assigned pods."""
     node = node_object() if node is None else node
@@ -192,4 +196,5 @@ def node_info(
         requested=requested,
         ports=frozenset(ports),
         generation=generation,
+        is_unlimited=unlimited,
     )

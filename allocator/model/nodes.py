@@ -47,6 +47,7 @@ class NodeSelectorError(ValueError):
 
 _MAX_NAME: Final = 63
 _MAX_PREFIX: Final = 253
+_INT64_DIGITS: Final = 19
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
@@ -58,12 +59,20 @@ def _is_label_key(key: str) -> bool:
     return len(name) <= _MAX_NAME and _NAME.fullmatch(name) is not None
 
 
-def _as_int(text: str) -> int | None:
-    """Read a Go base-10 int64."""
-    body = text[1:] if text[:1] in "+-" else text
-    if not body.isascii() or not body.isdigit() or len(body) > 19:
+def as_int64(text: str) -> int | None:
+    """Read a whole number as Go's `strconv.ParseInt(text, 10, 64)`; None: it is none, or beyond 64 bits.
+
+    A sign and any number of leading zeros are allowed; spaces and underscores are not.
+    """
+    body = text[1:] if text[:1] in ("+", "-") else text
+    if not (body.isascii() and body.isdigit()):
         return None
-    number = int(text)
+    digits = body.lstrip("0")
+    if len(digits) > _INT64_DIGITS:
+        return None
+    number = int(digits or "0")
+    if text[0] == "-":
+        number = -number
     return number if -(2**63) <= number < 2**63 else None
 
 
@@ -82,7 +91,7 @@ def _check(requirement: NodeSelectorRequirement) -> None:
         if values:
             raise NodeSelectorError(f"key {requirement.key!r}: operator {operator} takes no values")
     elif operator in ("Gt", "Lt"):
-        if len(values) != 1 or _as_int(values[0]) is None:
+        if len(values) != 1 or as_int64(values[0]) is None:
             raise NodeSelectorError(
                 f"key {requirement.key!r}: operator {operator} needs one integer"
             )
@@ -104,10 +113,10 @@ def matches_requirement(requirement: NodeSelectorRequirement, labels: Mapping[st
         case "DoesNotExist":
             return found is None
         case _:
-            number = None if found is None else _as_int(found)
-            if number is None:
+            number = None if found is None else as_int64(found)
+            bound = as_int64(values[0])
+            if number is None or bound is None:
                 return False
-            bound = int(values[0])
             return number > bound if requirement.operator == "Gt" else number < bound
 
 

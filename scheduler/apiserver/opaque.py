@@ -227,7 +227,7 @@ def _go_float(found: re.Match[bytes]) -> bytes:
     if found[0][:1] == b'"':
         return found[0]
     number = float(found[0])
-    if not _LEAST_PLAIN <= abs(number) < _LEAST_LARGE:
+    if number and not _LEAST_PLAIN <= abs(number) < _LEAST_LARGE:
         mantissa, _, exponent = repr(number).partition("e")
         return f"{mantissa}e{exponent[0]}{exponent[1:].lstrip('0')}".encode()
     return f"{Decimal(repr(number)):f}".removesuffix(".0").encode()

@@ -68,7 +68,7 @@ class BinderCache(ClaimCache, Protocol):
         ...
 
     def conflicts(self, uid: str) -> Sequence[Conflict]:
-        """Other claims that are written to hold what this claim holds."""
+        """Where this claim, with what is written of others, uses more than there is."""
         ...
 
 
@@ -367,13 +367,16 @@ class Binder:
             )
         for claim in written:
             for conflict in self._cache.conflicts(claim.metadata.uid):
-                self._on_conflict(chain.pod, conflict)
+                if conflict.other_uid:
+                    self._on_conflict(chain.pod, conflict)
                 if conflict.other_is_earlier:
-                    raise BindError(
-                        ReasonKind.WRITE_CONFLICT,
-                        f"a device of claim {claim.metadata.name} was given to another claim by another writer",
-                        claim=claim.metadata.name,
+                    name = claim.metadata.name
+                    problem = (
+                        f"claim {name}: {conflict.problem}"
+                        if conflict.problem
+                        else f"a device of claim {name} was given to another claim by another writer"
                     )
+                    raise BindError(ReasonKind.WRITE_CONFLICT, problem, claim=name)
 
     def _check_waits(self, pod: Pod) -> None:
         """A pod that has ended gets nothing, although the API server would bind it (kubernetes#141274).

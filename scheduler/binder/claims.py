@@ -285,8 +285,6 @@ class ClaimWriter:
                 answer = Unknown("the answer is another object")
             if isinstance(answer, Unknown):
                 open_until = self.clock.monotonic() + OPEN_SECONDS
-            elif answer.status in (404, 409):
-                return answer
             elif not is_retryable(answer):
                 return await self._fence(claim, answer, open_until)
             if backoff.is_over:
@@ -299,8 +297,9 @@ class ClaimWriter:
     async def _fence(self, claim: ClaimText, refused: Rejected, open_until: float) -> Rejected:
         """Move a claim on from the version that requests under way were made for: they cannot commit after that.
 
-        A refusal (permission, a webhook) says nothing of an earlier try of the same request whose answer was lost. What
-        refuses that request may refuse the fence too: then the time after which nothing can commit is waited out.
+        A refusal (permission, a webhook, which may call it what it likes) says nothing of an earlier try of the same
+        request whose answer was lost. What refuses that request may refuse the fence too: then the time after which
+        nothing can commit is waited out.
 
         Args:
             claim: that the requests were made for.

@@ -165,16 +165,16 @@ def build_core(
             regarding, type_=WARNING, reason="ForeignAllocation", action="Allocating", note=note
         )
 
+    def foreign(conflict: Conflict) -> str:
+        return f"{conflict.message}: another writer allocates from the same pool"
+
     def on_conflict(pod: Pod, conflict: Conflict) -> None:
         """Foreign allocation, seen while binding: the pod's owner should know, without names of other tenants."""
-        warn(
-            Reference.to_pod(pod),
-            f"device {conflict.device} was given to another claim by another writer",
-        )
+        warn(Reference.to_pod(pod), foreign(conflict))
 
     def on_cache_conflict(conflict: Conflict) -> None:
         metrics.foreign_allocation()
-        note = f"device {conflict.device} is held by two claims: another writer allocates from the same pool"
+        note = foreign(conflict)
         _log.error("%s", note)
         for uid in (conflict.claim_uid, conflict.other_uid):
             record = cache.claim_by_uid(uid)

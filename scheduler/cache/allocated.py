@@ -4,17 +4,19 @@ A claim counts once, whatever is known of it: the union of what is written and w
 written. (Upstream adds the two, and counts a share twice for a moment.) Admin access occupies nothing; a result with
 a share id occupies that share and its consumed capacity, any other the whole device.
 
-Source: scheduler-and-claims 1.9; dra-allocator 2.1; reliability 2.1 W3 and F32.
+What several claims use more of than there is: `scheduler.cache.conflicts`.
+
+Source: scheduler-and-claims 1.9; dra-allocator 2.1.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set, Sized
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 from allocator.model.claims import AllocationResult
 from allocator.model.devices import DeviceID, PoolID
 from allocator.quantity import Quantity
-from allocator.snapshot import AllocatedState, PoolUsage
+from allocator.snapshot import AllocatedState, PoolUsage, not_negative
 from scheduler.cache.layered import LayeredMap
 
 
@@ -44,27 +46,36 @@ class Use(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A device that two claims hold although it can only be given once.
+    """More is given away than there is: a device twice, or more of what several claims can share.
 
     Attributes:
-        device: the device.
+        device: a device of the claim that was asked about.
         claim_uid: the claim that was asked about, or that came second to be noticed.
-        other_uid: the other claim.
-        other_is_earlier: whether the other was allocated first; also when that is not known (then both give way).
+        other_uid: another claim that takes part. Empty: there is none, the claim alone takes more than slices offer now.
+        other_is_earlier: whether the claim that was asked about has to give way: the others were allocated first, or
+            nobody knows (then all give way).
+        problem: what is wrong, in words, without names of claims; empty: the device itself is given twice.
     """
 
     device: DeviceID
     claim_uid: str
     other_uid: str
     other_is_earlier: bool
+    problem: str = ""
+
+    @property
+    def message(self) -> str:
+        """What is wrong, in words, without names of claims."""
+        return self.problem or f"device {self.device} is held by two claims"
 
 
 _NO_USES: Final[tuple[Use, ...]] = ()
 _NO_SHARES: Final[frozenset[str]] = frozenset()
+_NOTHING: Final[Mapping[str, Quantity]] = {}
 V = TypeVar("V", bound=Sized)
 
 
-class _Pool:
+class PoolUses:
     """Uses in one pool, and what they come to: kept use by use, so that a change costs as little as its device.
 
     What `frozen` has given out is never changed: inner values are replaced, outer mappings copied.
@@ -80,20 +91,18 @@ class _Pool:
         self._frozen = PoolUsage()
         self._stale: set[str] = set()  # the parts that differ from `_frozen`
 
-    def add(self, use: Use) -> tuple[Use, ...]:
-        """Count a use; returns the others of its device."""
+    def add(self, use: Use) -> None:
+        """Count a use."""
         device = use.device
-        others = self.uses.get(device, _NO_USES)
-        self.uses[device] = (*others, use)
+        self.uses[device] = (*self.uses.get(device, _NO_USES), use)
         if use.share_id is None:
             self._devices.add(device)
             self._stale.add("devices")
-            return others
+            return
         self._stale.update(("shares", "consumed"))
         self._shares[device] = self._shares.get(device, _NO_SHARES) | {use.share_id}
         if use.consumed:
             self._consumed[device] = _plus(self._consumed.get(device, {}), use.consumed)
-        return others
 
     def remove(self, use: Use) -> None:
         """Count a use no more.
@@ -120,6 +129,14 @@ class _Pool:
             for other in rest:
                 consumed = _plus(consumed, other.consumed or {})
             _set_or_drop(self._consumed, device, consumed)
+
+    def consumed(self, device: str) -> Mapping[str, Quantity]:
+        """What all shares of a device consume together."""
+        return self._consumed.get(device, _NOTHING)
+
+    def has_distinct_shares(self, device: str) -> bool:
+        """Whether all uses of a device are shares, and no two of them the same one."""
+        return len(self._shares.get(device, _NO_SHARES)) == len(self.uses[device])
 
     def frozen(self) -> PoolUsage:
         """What is in use now; the parts that did not change are the same objects as before."""
@@ -148,6 +165,9 @@ def _set_or_drop(mapping: dict[str, V], key: str, value: V) -> None:
         mapping.pop(key, None)
 
 
+_NOTHING_IN_USE: Final = PoolUses()
+
+
 class AllocatedIndex:
     """Devices in use by claim and by pool.
 
@@ -158,10 +178,9 @@ class AllocatedIndex:
     def __init__(self, *, consumable_capacity: bool = True) -> None:
         self._consumable_capacity = consumable_capacity
         self._written: dict[str, tuple[Use, ...]] = {}
-        self._since: dict[str, int] = {}
         self._held: dict[str, tuple[Use, ...]] = {}
         self._counted: dict[str, tuple[Use, ...]] = {}
-        self._pools: dict[PoolID, _Pool] = {}
+        self._pools: dict[PoolID, PoolUses] = {}
         self._dirty: set[PoolID] = set()
         self._frozen: LayeredMap[PoolID, PoolUsage] = LayeredMap()
         self._state = AllocatedState(self._frozen)
@@ -172,35 +191,29 @@ class AllocatedIndex:
         """The pools that changed since the last `state()`; a view, empty after the next one."""
         return self._dirty
 
-    def set_written(
-        self, uid: str, allocation: AllocationResult | None, since: int | None
-    ) -> list[Conflict]:
+    def set_written(self, uid: str, allocation: AllocationResult | None) -> tuple[Use, ...]:
         """Note what a claim's status says.
 
         Args:
             uid: of the claim.
             allocation: `status.allocation`; None if it has none, or the claim is gone.
-            since: the resourceVersion at which this allocation was seen to be set; None: not seen.
 
         Returns:
-            conflicts with other claims that this brings.
+            uses that did not count before.
         """
-        uses = () if allocation is None else self._uses_of(uid, allocation)
         if allocation is None:
-            self._written.pop(uid, None)
-            self._since.pop(uid, None)
-        elif uid not in self._written or self._written[uid] != uses:
-            self._written[uid] = uses
-            self._since.pop(uid, None)
-            if since is not None:
-                self._since[uid] = since
+            return _NO_USES if self._written.pop(uid, None) is None else self._recount(uid)
+        uses = self._uses_of(uid, allocation)
+        if self._written.get(uid) == uses:
+            return _NO_USES
+        self._written[uid] = uses
         return self._recount(uid)
 
-    def set_held(self, uid: str, allocations: Iterable[AllocationResult]) -> list[Conflict]:
+    def set_held(self, uid: str, allocations: Iterable[AllocationResult]) -> tuple[Use, ...]:
         """Note what has been decided for a claim and is not yet seen written; nothing: no more.
 
         Returns:
-            conflicts with other claims that this brings.
+            uses that did not count before.
         """
         uses = tuple(use for allocation in allocations for use in self._uses_of(uid, allocation))
         if uses:
@@ -226,34 +239,22 @@ class AllocatedIndex:
         pool = self._pools.get(device.pool_id)
         return _NO_USES if pool is None else pool.uses.get(device.device, _NO_USES)
 
-    def conflicts(self, uid: str) -> list[Conflict]:
-        """Other claims that are written to hold what this claim holds."""
-        return [
-            Conflict(
-                DeviceID(*use.pool, use.device), uid, other.claim_uid, self._is_earlier(other, uid)
-            )
-            for use in self._counted.get(uid, _NO_USES)
-            for other in self._pools[use.pool].uses[use.device]
-            if use.excludes(other) and other in self._written.get(other.claim_uid, _NO_USES)
-        ]
+    def uses_of(self, uid: str) -> Sequence[Use]:
+        """What a claim uses."""
+        return self._counted.get(uid, _NO_USES)
 
-    def all_conflicts(self) -> list[Conflict]:
-        """Every device held twice; each pair of claims from both sides."""
-        return [
-            conflict
-            for pool in self._pools.values()
-            for uses in pool.uses.values()
-            if len(uses) > 1
-            for uid in dict.fromkeys(use.claim_uid for use in uses)
-            for conflict in self.conflicts(uid)
-        ]
+    def in_pool(self, pool_id: PoolID) -> PoolUses:
+        """What is in use in a pool, by device."""
+        return self._pools.get(pool_id, _NOTHING_IN_USE)
 
-    def _is_earlier(self, other: Use, uid: str) -> bool:
-        """Who came second is known only if both moments are: a guess would let both stay."""
-        if uid not in self._written:
-            return True
-        theirs, ours = self._since.get(other.claim_uid), self._since.get(uid)
-        return theirs is None or ours is None or theirs < ours
+    @property
+    def pools(self) -> Collection[PoolID]:
+        """Pools in which something is in use."""
+        return self._pools.keys()
+
+    def is_written(self, use: Use) -> bool:
+        """Whether a use is in its claim's status, not only decided."""
+        return use in self._written.get(use.claim_uid, _NO_USES)
 
     def _uses_of(self, uid: str, allocation: AllocationResult) -> tuple[Use, ...]:
         uses = []
@@ -262,54 +263,51 @@ class AllocatedIndex:
                 continue
             pool = PoolID(result.driver, result.pool)
             is_share = result.share_id is not None and self._consumable_capacity
-            uses.append(
-                Use(uid, pool, result.device, result.share_id, result.consumed_capacity or None)
-                if is_share
-                else Use(uid, pool, result.device, None, None)
-            )
+            if is_share:
+                consumed = not_negative(result.consumed_capacity or {}) or None
+                uses.append(Use(uid, pool, result.device, result.share_id, consumed))
+            else:
+                uses.append(Use(uid, pool, result.device, None, None))
         return tuple(uses)
 
     def _united(self, uid: str) -> tuple[Use, ...]:
         """What a claim counts: each (device, share) once, as written if it is written."""
-        held = self._held.get(uid)
+        held = self._held.get(uid, _NO_USES)
         written = self._written.get(uid, _NO_USES)
-        if held is None and len(written) < 2:  # the common case, without building anything
+        # The common cases, without building anything: one device, decided or written or both.
+        if not held and len(written) < 2:
             return written
+        if len(held) == 1 and (not written or written == held):
+            return held
         found: dict[tuple[PoolID, str, str | None], Use] = {}
-        for use in (*written, *(held or ())):
+        for use in (*written, *held):
             found.setdefault((use.pool, use.device, use.share_id), use)
         return tuple(found.values())
 
-    def _recount(self, uid: str) -> list[Conflict]:
-        """Bring the pools in line with what is known of one claim."""
+    def _recount(self, uid: str) -> tuple[Use, ...]:
+        """Bring the pools in line with what is known of one claim; returns what is new."""
         before, after = self._counted.get(uid, _NO_USES), self._united(uid)
         if before == after:
-            return []
+            return _NO_USES
         self.revision += 1
         for use in before:
             if use not in after:
                 self._remove(use)
-        conflicts: list[Conflict] = []
-        for use in after:
-            if use not in before:
-                others = self._add(use)
-                conflicts.extend(
-                    Conflict(DeviceID(*use.pool, use.device), uid, other.claim_uid, True)
-                    for other in others
-                    if use.excludes(other)
-                )
+        added = tuple(use for use in after if use not in before) if before else after
+        for use in added:
+            self._add(use)
         if after:
             self._counted[uid] = after
         else:
             self._counted.pop(uid, None)
-        return conflicts
+        return added
 
-    def _add(self, use: Use) -> tuple[Use, ...]:
+    def _add(self, use: Use) -> None:
         pool = self._pools.get(use.pool)
         if pool is None:
-            pool = self._pools[use.pool] = _Pool()
+            pool = self._pools[use.pool] = PoolUses()
         self._dirty.add(use.pool)
-        return pool.add(use)
+        pool.add(use)
 
     def _remove(self, use: Use) -> None:
         pool = self._pools[use.pool]

@@ -2,10 +2,13 @@
 
 A write's answer is newer than the watch for a moment. An overlay lives exactly as long as the watch has not reached
 its version; after that the watch knows at least as much, also when it knows that the claim is gone.
+
+The watch shows every write in its order, so an allocation was set at the version of the first event that has it. A list
+or an answer tells less: what is read may have been set long before.
 Source: scheduler-and-claims 1.9, reliability R9; upstream's AssumeCache.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from scheduler.cache.store import Changed, Store, is_newer, key_of, version_of
 from scheduler.model import ClaimRecord
@@ -26,6 +29,7 @@ class AssumeCache:
             lambda record: record.claim.metadata, self._assumed.get
         )
         self._assumed_keys: dict[str, str] = {}
+        self._allocated_at: dict[str, int] = {}
         self._lowest = 0
 
     @property
@@ -42,6 +46,29 @@ class AssumeCache:
     def watched(self) -> Iterable[ClaimRecord]:
         """What the watch has shown, without overlays."""
         return self._watched
+
+    @property
+    def moments(self) -> Mapping[str, int]:
+        """UID -> the version at which the watch showed the claim's allocation to be set, where it has."""
+        return self._allocated_at
+
+    def forget_moments(self) -> None:
+        """Take it that nobody knows when anything was allocated."""
+        self._allocated_at.clear()
+
+    def allocated_at(self, uid: str) -> int | None:
+        """The version at which a claim's allocation was set; None: not known, or it has none.
+
+        An allocation that only answers have shown was set after all that the watch has shown: then this is the version
+        of the answer, which is later than that too.
+        """
+        newest, watched = self.by_uid(uid), self._watched.by_uid(uid)
+        allocation = None if newest is None else newest.claim.status.allocation
+        if newest is None or allocation is None:
+            return None
+        if watched is not None and watched.claim.status.allocation == allocation:
+            return self._allocated_at.get(uid)
+        return _version(newest) or None
 
     def get(self, key: str) -> ClaimRecord | None:
         """The newest claim with this key."""
@@ -94,9 +121,12 @@ class AssumeCache:
         """Take an added or modified claim from the watch."""
         record = self._watched.identified(record)
         key = key_of(record.claim.metadata)
-        before = self.get(key)
+        before, watched = self.get(key), self._watched.get(key)
         if not self._watched.upsert(record):
             return []
+        self._note_moment(
+            watched, self._watched.get(key)
+        )  # an unreadable one is stored with what was known
         if _version(record) == 0:
             self._drop(key)
         return self._after(key, before)
@@ -111,7 +141,8 @@ class AssumeCache:
             0 < _version(record) < _version(self._assumed[key])
         ):
             self._drop(key)
-        self._watched.delete(record)
+        for old, new in self._watched.delete(record):
+            self._note_moment(old, new)
         return self._after(key, before)
 
     def replace(
@@ -129,6 +160,9 @@ class AssumeCache:
         """
         overlays = dict(self._assumed)
         changes = self._watched.replace(records, resource_version, is_reset=is_reset)
+        for old, _ in changes:
+            if old is not None:
+                self._allocated_at.pop(old.claim.metadata.uid, None)
         if not overlays:
             return changes
         if is_reset:
@@ -148,6 +182,20 @@ class AssumeCache:
         """The watch has come this far (bookmark)."""
         self._watched.progress(resource_version)
         return self._settled()
+
+    def _note_moment(self, old: ClaimRecord | None, new: ClaimRecord | None) -> None:
+        """Note when an allocation was set, from what the watch showed before and shows now under one key."""
+        uid = "" if new is None else new.claim.metadata.uid
+        if old is not None and old.claim.metadata.uid != uid:
+            self._allocated_at.pop(old.claim.metadata.uid, None)
+            old = None
+        if new is None:
+            return
+        allocation = new.claim.status.allocation
+        if allocation is None:
+            self._allocated_at.pop(uid, None)
+        elif old is None or old.claim.status.allocation != allocation:
+            self._allocated_at[uid] = _version(new)
 
     def _after(self, key: str, before: ClaimRecord | None) -> _Changes:
         changes = [change for change in self._settled() if not _is_about(change, key)]

@@ -14,15 +14,23 @@ from typing import Any, Final, cast
 from msgspec.structs import replace
 
 from allocator.model.claims import AllocationResult, ResourceClaim
-from allocator.model.devices import DeviceClass, DeviceID, DeviceTaintRule, ResourceSlice
+from allocator.model.devices import (
+    DeviceClass,
+    DeviceID,
+    DeviceTaintRule,
+    PoolID,
+    ResourceSlice,
+)
 from allocator.snapshot import SliceIndex, Snapshot
 from scheduler.cache.allocated import AllocatedIndex, Conflict, Use
 from scheduler.cache.assume import AssumeCache
 from scheduler.cache.changes import ChangeLog, nodes_reading
+from scheduler.cache.conflicts import Judge
 from scheduler.cache.in_flight import InFlight
+from scheduler.cache.limits import PoolLimits, limits_of
 from scheduler.cache.nodes import NodeIndex
 from scheduler.cache.pods import PodIndex, claim_names
-from scheduler.cache.recount import recount_devices, recount_nodes
+from scheduler.cache.recount import recount_devices, recount_moments, recount_nodes
 from scheduler.cache.store import Changed, EventType, Store, WatchEvent, meta_of, version_of
 from scheduler.cache.unreadable import is_lost
 from scheduler.model import (
@@ -48,15 +56,23 @@ _MANY_SLICES: Final = (
 class ClusterCache:
     """Nodes, pods, claims, slices, classes and taint rules, with what is decided and not yet seen."""
 
-    def __init__(self, *, consumable_capacity: bool = True, counts_claims: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        consumable_capacity: bool = True,
+        counts_claims: bool = False,
+        silent_is_unlimited: bool = False,
+    ) -> None:
         """Start empty.
 
         Args:
             consumable_capacity: the gate: off, a result with a share id takes the whole device.
             counts_claims: the gate of node-allocatable resources: on, what devices of pods count in them is in use.
+            silent_is_unlimited: as of `NodeIndex`; for objects that come from manifests.
         """
         self._consumable_capacity = consumable_capacity
         self._counts_claims = counts_claims
+        self._silent_is_unlimited = silent_is_unlimited
         self._nodes: Store[NodeObject] = Store(meta_of)
         self._pods: Store[Pod] = Store(meta_of)
         self._slices: Store[ResourceSlice] = Store(meta_of)
@@ -75,7 +91,8 @@ class ClusterCache:
         self._assumed_pods: dict[str, tuple[Pod, str]] = {}
         self._pod_index = PodIndex()
         self._allocated = AllocatedIndex(consumable_capacity=consumable_capacity)
-        self._node_index = NodeIndex(counts_claims=counts_claims)
+        self._judge = self._make_judge()
+        self._node_index = self._make_node_index()
         self._slice_index = SliceIndex.build(())
         self._slices_changed: dict[str, ResourceSlice | None] = {}
         self._rules_changed = False
@@ -120,9 +137,9 @@ class ClusterCache:
         changes = store.replace(cast("Iterable[Any]", objects), resource_version, is_reset=is_reset)
         if kind is Kind.POD:
             self._forget_vanished(is_reset=is_reset)
-        self._changed(kind, changes, seen_at=None)
         if is_reset and kind is Kind.RESOURCE_CLAIM:
-            self.rebuild()  # when allocations were seen to be set is of that history, too
+            self._claims.forget_moments()  # they are versions of that history, too
+        self._changed(kind, changes)
         self._progressed(kind)
         return any(old is None or new is None or not _is_same(old, new) for old, new in changes)
 
@@ -139,7 +156,7 @@ class ClusterCache:
                 changes = store.delete(event.object)
             case EventType.ADDED | EventType.MODIFIED:
                 changes = store.upsert(event.object)
-        self._changed(event.kind, changes, seen_at=event.resource_version)
+        self._changed(event.kind, changes)
         self._progressed(event.kind)
 
     def resource_version(self, kind: Kind) -> int:
@@ -150,12 +167,11 @@ class ClusterCache:
 
     def assume_claim(self, record: ClaimRecord) -> None:
         """Remember the claim that one of our writes returned, until the watch has come as far."""
-        changes = self._claims.assume(record)
-        self._changed(Kind.RESOURCE_CLAIM, changes, seen_at=version_of(record.claim.metadata))
+        self._changed(Kind.RESOURCE_CLAIM, self._claims.assume(record))
 
     def restore_claim(self, uid: str) -> None:
         """Forget what was assumed of a claim."""
-        self._changed(Kind.RESOURCE_CLAIM, self._claims.restore(uid), seen_at=None)
+        self._changed(Kind.RESOURCE_CLAIM, self._claims.restore(uid))
 
     def hold(
         self, pod_uid: str, claims: Mapping[str, tuple[ResourceClaim, AllocationResult]]
@@ -308,12 +324,12 @@ class ClusterCache:
     # -- devices given twice ----------------------------------------------------------------------------------------
 
     def conflicts(self, claim_uid: str) -> Sequence[Conflict]:
-        """Other claims that are written to hold what this one holds, and which was first (bind's W3)."""
-        return self._allocated.conflicts(claim_uid)
+        """Where this claim, with what is written of others, uses more than there is, and which was first (bind's W3)."""
+        return self._judge.of(claim_uid)
 
     def double_allocations(self) -> Sequence[Conflict]:
-        """Every device that two claims hold; each pair from both sides."""
-        return self._allocated.all_conflicts()
+        """Everything that claims use more of than there is; from the side of each claim."""
+        return self._judge.all()
 
     def uses(self, device: DeviceID) -> Sequence[Use]:
         """Who uses a device."""
@@ -326,7 +342,7 @@ class ClusterCache:
         self._listeners.append(listener)
 
     def subscribe_conflicts(self, listener: ConflictListener) -> None:
-        """Call back when a device turns out to be in a second claim: another writer is at work (reliability F32)."""
+        """Call back when a claim turns out to use more than others leave: another writer is at work (reliability F32)."""
         self._conflict_listeners.append(listener)
 
     def subscribe_progress(self, listener: ProgressListener) -> None:
@@ -373,6 +389,7 @@ class ClusterCache:
                 held,
                 consumable_capacity=self._consumable_capacity,
             ),
+            recount_moments(dict(self._claims.moments), tuple(self._claims.watched)),
             recount_nodes(
                 snapshot.nodes,
                 nodes,
@@ -392,10 +409,11 @@ class ClusterCache:
         allocated.revision = self._allocated.revision + 1
         for record in self._claims:
             claim = record.claim
-            allocated.set_written(claim.metadata.uid, claim.status.allocation, None)
+            allocated.set_written(claim.metadata.uid, claim.status.allocation)
         for uid in self._in_flight.claims:
             allocated.set_held(uid, self._in_flight.allocations(uid))
-        nodes = NodeIndex(counts_claims=self._counts_claims)
+        self._claims.forget_moments()
+        nodes = self._make_node_index()
         nodes.revision = self._node_index.revision + 1
         for node in self._nodes:
             nodes.set_node(node)
@@ -405,11 +423,12 @@ class ClusterCache:
         for pod, node_name in self._assumed_pods.values():
             nodes.put_pod(pod, node_name)
         self._allocated, self._node_index = allocated, nodes
+        self._judge = self._make_judge()
         self._changed_with_slices = None
 
     # -- inside -----------------------------------------------------------------------------------------------------
 
-    def _changed(self, kind: Kind, changes: Sequence[Changed[Any]], seen_at: int | None) -> None:
+    def _changed(self, kind: Kind, changes: Sequence[Changed[Any]]) -> None:
         """Bring the indexes in line, then tell."""
         if not changes:
             return
@@ -422,7 +441,7 @@ class ClusterCache:
                 case Kind.POD:
                     self._pod_changed(old, new)
                 case Kind.RESOURCE_CLAIM:
-                    conflicts.extend(self._claim_changed(old, new, seen_at))
+                    conflicts.extend(self._claim_changed(old, new))
                 case Kind.RESOURCE_SLICE:
                     self._slices_changed[meta_of(cast("Watched", new or old)).name] = new
                 case Kind.DEVICE_CLASS:
@@ -485,24 +504,41 @@ class ClusterCache:
         self._assumed_pods.pop(uid, None)
         self._node_index.remove_pod(uid)
 
-    def _claim_changed(
-        self, old: ClaimRecord | None, new: ClaimRecord | None, seen_at: int | None
-    ) -> list[Conflict]:
+    def _claim_changed(self, old: ClaimRecord | None, new: ClaimRecord | None) -> list[Conflict]:
         if new is None:
-            return (
-                []
-                if old is None
-                else self._allocated.set_written(old.claim.metadata.uid, None, None)
-            )
-        return self._allocated.set_written(
-            new.claim.metadata.uid, new.claim.status.allocation, seen_at
-        )
+            if old is not None:
+                self._allocated.set_written(old.claim.metadata.uid, None)
+            return []
+        uid = new.claim.metadata.uid
+        added = self._allocated.set_written(uid, new.claim.status.allocation)
+        return self._judge.brought(uid, added) if added else []
 
     def _held(self, claim_uids: Iterable[str]) -> None:
         conflicts: list[Conflict] = []
         for uid in claim_uids:
-            conflicts.extend(self._allocated.set_held(uid, self._in_flight.allocations(uid)))
+            added = self._allocated.set_held(uid, self._in_flight.allocations(uid))
+            if added:
+                conflicts.extend(self._judge.brought(uid, added))
         self._tell_conflicts(conflicts)
+
+    def _make_node_index(self) -> NodeIndex:
+        return NodeIndex(
+            counts_claims=self._counts_claims, silent_is_unlimited=self._silent_is_unlimited
+        )
+
+    def _make_judge(self) -> Judge:
+        return Judge(self._allocated, self._limits_of, self._claims.allocated_at, self._is_bound)
+
+    def _limits_of(self, pool_id: PoolID) -> PoolLimits:
+        self._refresh_devices()
+        return limits_of(self._slice_index.in_pool(pool_id))
+
+    def _is_bound(self, claim_uid: str) -> bool:
+        """Whether the watch has shown a pod with a node that a claim is reserved for."""
+        record = self._claims.by_uid(claim_uid)
+        consumers = () if record is None else record.claim.status.reserved_for or ()
+        pods = (self._pods.by_uid(consumer.uid) for consumer in consumers)
+        return any(pod is not None and bool(pod.spec.node_name) for pod in pods)
 
     def _tell_conflicts(self, conflicts: Sequence[Conflict]) -> None:
         for conflict in conflicts:

@@ -42,13 +42,16 @@ class NodeIndex:
         revision: grows with every change.
     """
 
-    def __init__(self, *, counts_claims: bool = False) -> None:
+    def __init__(self, *, counts_claims: bool = False, silent_is_unlimited: bool = False) -> None:
         """Start empty.
 
         Args:
             counts_claims: whether what devices of pods count in resources of the node is in use, as their status says.
+            silent_is_unlimited: whether a node has all there is if its status does not say what it has. Never in a
+                cluster: there such a node has nothing, since its kubelet has not come up yet.
         """
         self._counts_claims = counts_claims
+        self._silent_is_unlimited = silent_is_unlimited
         self._states: dict[str, _NodeState] = {}
         self._usage: dict[str, _Usage] = {}
         self._node_of: dict[str, str] = {}
@@ -145,6 +148,7 @@ class NodeIndex:
                 requested=dict(state.requested),
                 ports=frozenset(state.ports),
                 generation=self.revision,
+                is_unlimited=self._silent_is_unlimited and state.node.status.allocatable is None,
             )
         self._dirty.clear()
         infos = self._infos.changed(changes)

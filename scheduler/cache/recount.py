@@ -10,6 +10,7 @@ from allocator.model.claims import AllocationResult
 from allocator.snapshot import AllocatedState
 from scheduler.cache.allocated import AllocatedIndex
 from scheduler.cache.nodes import NodeIndex
+from scheduler.cache.store import version_of
 from scheduler.model import ClaimRecord, NodeInfo, NodeObject, Pod
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ def recount_devices(
     """
     fresh = AllocatedIndex(consumable_capacity=consumable_capacity)
     for number, record in enumerate(claims):
-        fresh.set_written(record.claim.metadata.uid, record.claim.status.allocation, None)
+        fresh.set_written(record.claim.metadata.uid, record.claim.status.allocation)
         if number % _STEP == _STEP - 1:
             fresh.state()
             yield []
@@ -48,6 +49,31 @@ def recount_devices(
             f"pool {pool_id}: the index and the claims disagree on what is in use"
             for pool_id in pools
             if state.usage(pool_id) != expected.usage(pool_id)
+        ]
+
+
+def recount_moments(
+    moments: Mapping[str, int], watched: Sequence[ClaimRecord]
+) -> Iterator[list[str]]:
+    """Check when allocations were set against the claims that have them.
+
+    Args:
+        moments: claim UID -> version, as the index says.
+        watched: all claims that the watch has shown.
+
+    Yields:
+        differences found in each step, as texts; empty if none of them can be seen to be wrong.
+    """
+    newest = {
+        record.claim.metadata.uid: version_of(record.claim.metadata)
+        for record in watched
+        if record.claim.status.allocation is not None
+    }
+    for uids in _chunks(moments):
+        yield [
+            f"claim {uid}: it is not so that it was allocated at version {moments[uid]}"
+            for uid in uids
+            if moments[uid] > newest.get(uid, -1)
         ]
 
 

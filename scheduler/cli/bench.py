@@ -18,7 +18,6 @@
 `filter` is null if no pod could be asked about. `self` and `cumulative` are shares of all samples.
 """
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,10 +38,11 @@ from scheduler.cli.options import (
     features,
     read_manifests,
 )
+from scheduler.cli.progress import progress_bar
 from scheduler.cli.render import Output, TableOrJson
 
 if TYPE_CHECKING:
-    from scheduler.offline.bench import Figures, Progress, Times, Work, Workload
+    from scheduler.offline.bench import Figures, Times, Work, Workload
     from scheduler.offline.simulate import SimulationOptions
     from scheduler.profiler import Profile
 
@@ -53,7 +53,6 @@ _MOST_NODES: Final = 20_000
 _MOST_DEVICES: Final = 128  # of one slice
 _MOST_PODS: Final = 200_000
 _HOTTEST: Final = 10
-_REDRAW_SECONDS: Final = 0.1
 
 
 def register(app: typer.Typer) -> None:
@@ -173,7 +172,7 @@ def _measured(
     from scheduler.offline.bench import measure
     from scheduler.profiler import Sampler
 
-    with _progress() as progress:
+    with progress_bar() as progress:
         if not profiled:
             return measure(workload, options, time.perf_counter, progress), None
         sampler = Sampler(time.perf_counter)
@@ -183,37 +182,6 @@ def _measured(
         finally:
             taken = sampler.stop()
         return figures, taken
-
-
-@contextmanager
-def _progress() -> "Iterator[Progress]":
-    """A bar on standard error, if that is a terminal. Drawn between the things measured, by nobody else."""
-    if not sys.stderr.isatty():
-        yield lambda _what, _done, _total: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    bars = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        console=render.console(stderr=True),
-        transient=True,
-        auto_refresh=False,
-    )
-    task = bars.add_task("")
-    drawn = 0.0
-
-    def show(what: str, done: int, total: int) -> None:
-        nonlocal drawn
-        now = time.perf_counter()
-        if done and now - drawn < _REDRAW_SECONDS:
-            return
-        drawn = now
-        bars.update(task, description=what, completed=done, total=total, refresh=True)
-
-    with bars:
-        yield show
 
 
 def _tree(

@@ -52,7 +52,7 @@ def pod(
 ) -> int:
     """Explain one pod, with manifests (-f) or in a live cluster."""
     from allocator.features import LATEST_VERSION
-    from scheduler.offline.explain import as_tree, explain_pod
+    from scheduler.offline.explain import explain_pod, explanation_tree
     from scheduler.offline.simulate import SimulationOptions
 
     if files:
@@ -65,7 +65,7 @@ def pod(
     if explanation is None:
         raise CliError(f"there is no pod {namespace}/{name}", FOUND_SOMETHING)
     if output is TableOrJson.JSON:
-        render.print_data(as_tree(explanation), Output.JSON)
+        render.print_data(explanation_tree(explanation), Output.JSON)
     else:
         _print_table(explanation)
     return DONE

@@ -17,6 +17,7 @@ from scheduler.cli.options import (
     features,
     read_manifests,
 )
+from scheduler.cli.progress import progress_bar
 from scheduler.cli.render import Output
 
 if TYPE_CHECKING:
@@ -59,8 +60,9 @@ def simulate(
 ) -> int:
     """Schedule the pods of manifests without a cluster: what goes where, and what does not fit and why."""
     from allocator.policies import POLICIES
-    from scheduler.offline.simulate import SimulationOptions, as_tree
+    from scheduler.offline.simulate import SimulationOptions
     from scheduler.offline.simulate import simulate as run_simulation
+    from scheduler.offline.trees import simulation_tree
 
     if policy not in POLICIES:
         raise CliError(f"--policy: unknown policy {policy!r}; known: {', '.join(POLICIES)}")
@@ -70,11 +72,12 @@ def simulate(
         on_node_error=on_node_error.value,
         all_nodes=all_nodes,
     )
-    answer = run_simulation(read_manifests(files, more), options)
+    with progress_bar() as progress:
+        answer = run_simulation(read_manifests(files, more), options, progress)
     if output is Output.TABLE:
         _print_table(answer, all_nodes=all_nodes)
     else:
-        render.print_data(as_tree(answer), output)
+        render.print_data(simulation_tree(answer), output)
     does_not_fit = any(pod.node is None for pod in answer.pods)
     return FOUND_SOMETHING if answer.errors or (exit_code and does_not_fit) else DONE
 

@@ -27,8 +27,8 @@ from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
 from yarl import URL
 
-from scheduler.api import wire
 from scheduler.api.rawjson import RawJsonError, string_at, value_at
+from scheduler.api.wire import MAGIC
 from scheduler.client import (
     JSON,
     PROTOBUF,
@@ -234,7 +234,7 @@ class KubeClient:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             return Unknown(_words(error))
         if 200 <= status < 300:
-            if not _is_object(answer, JSON):
+            if _parsed(answer) is None:
                 return Unknown(f"HTTP {status}, but the answer is no Kubernetes object")
             return Committed(answer)
         if status in _UNDECIDED or not 400 <= status < 500:
@@ -422,14 +422,12 @@ def _with_query(path: str, query: Mapping[str, str] | None, server_timeout: str)
 
 
 def _is_object(body: bytes, accept: str) -> bool:
-    """Whether an answer is what was asked for, and no page of a proxy, or cut off."""
-    if accept == PROTOBUF:
-        return body.startswith(wire.MAGIC)
-    return _parsed(body) is not None
+    """Whether an answer is an object in the format that was asked for, and no page of a proxy, or cut off."""
+    return body.startswith(MAGIC) if accept == PROTOBUF else _parsed(body) is not None
 
 
 def _parsed(body: bytes) -> _Status | None:
-    """Look at an answer: None if it is no JSON object, or one that no decoder takes."""
+    """Look at an answer: None if it is no JSON object (a page of a proxy, or cut off)."""
     try:
         return _STATUS.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -4,6 +4,9 @@ Amounts are integers, as the scheduler compares them: `cpu` in thousandths, ever
 up once, after summing exactly. Names that no predicate compares (anything but cpu, memory, ephemeral-storage, hugepages
 and names with a domain) are left out.
 
+An amount below zero counts nothing. The API server refuses it in specs, but not in the status of a pod, and upstream adds
+it: then one pod would make room for others.
+
 Source: k8s.io/component-helpers/resource (PodRequests), pkg/scheduler/framework/types.go; KEP-753, 1287, 2837.
 """
 
@@ -16,6 +19,7 @@ from scheduler.model import (
     ContainerStatus,
     HostPort,
     NodeAllocatableResourceClaimStatus,
+    NodeObject,
     Pod,
 )
 
@@ -114,11 +118,11 @@ def claim_resources(statuses: Iterable[NodeAllocatableResourceClaimStatus]) -> d
         _add(total, _amounts(status.resources))
         for mapped in status.mapping or ():
             if mapped.quantity is not None:
-                _add(total, {mapped.name: mapped.quantity.nanos})
+                _add(total, _amounts({mapped.name: mapped.quantity}))
         containers = len(status.containers or ())
         for overhead in status.overhead or ():
-            per_pod = 0 if overhead.per_pod is None else overhead.per_pod.nanos
-            each = 0 if overhead.per_container is None else overhead.per_container.nanos
+            per_pod = 0 if overhead.per_pod is None else max(0, overhead.per_pod.nanos)
+            each = 0 if overhead.per_container is None else max(0, overhead.per_container.nanos)
             _add(total, {overhead.name: per_pod + containers * each})
     return total
 
@@ -171,13 +175,11 @@ def scoring_requests(
     return -(-amounts.get(CPU, 0) // 10**6), -(-amounts.get(MEMORY, 0) // 10**9)
 
 
-def allocatable(quantities: Mapping[str, Quantity] | None) -> dict[str, int] | None:
-    """What a node offers, in the units of `pod_requests`, `pods` included; None stays None (unlimited, offline only)."""
-    if quantities is None:
-        return None
+def allocatable(node: NodeObject) -> dict[str, int]:
+    """What a node offers, in the units of `pod_requests`, `pods` included; nothing if its status does not say."""
     return {
         name: quantity.milli_rounded_up() if name == CPU else quantity.rounded_up()
-        for name, quantity in quantities.items()
+        for name, quantity in (node.status.allocatable or {}).items()
     }
 
 
@@ -291,7 +293,9 @@ def _is_resize_infeasible(pod: Pod) -> bool:
 
 
 def _amounts(quantities: _Quantities) -> _Amounts:
-    return {} if not quantities else {name: value.nanos for name, value in quantities.items()}
+    if not quantities:
+        return {}
+    return {name: max(0, value.nanos) for name, value in quantities.items()}
 
 
 def _add(total: _Amounts, more: _Amounts) -> None:

@@ -5,7 +5,7 @@ Times are those of the engine alone: nothing is sent and nothing written. Whoeve
 
 import gc
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from scheduler.model import Kind, Pod
 from scheduler.offline.inventory import InputError, take_inventory
 from scheduler.offline.listed import FIRST_VERSION, ListedCluster, Lists, Timer, pages
 from scheduler.offline.manifests import Manifest
+from scheduler.offline.progress import Progress
 from scheduler.offline.simulate import (
     SimulationOptions,
     environment_of,
@@ -32,8 +33,6 @@ from scheduler.offline.simulate import (
 
 CALLS: Final = 100
 """Filter calls after the first one, each after one node has changed."""
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,29 +5,26 @@ that is pending moves.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from allocator.outcome import Reason
 from scheduler import cycle
-from scheduler.engine import Engine
 from scheduler.framework.status import Status
 from scheduler.model import Pod
+from scheduler.offline.cluster import OfflineCluster, PodClaimResult
+from scheduler.offline.explaining import explaining_allocate
 from scheduler.offline.inventory import InputError, take_inventory
 from scheduler.offline.manifests import Manifest
 from scheduler.offline.simulate import (
-    OfflineCluster,
-    PodClaimResult,
+    Scheduling,
     SimulationOptions,
-    claim_tree,
     environment_of,
-    explaining_allocate,
     in_order,
     is_daemon_eligible,
-    reason_tree,
-    schedule,
 )
+from scheduler.offline.trees import claim_tree, reason_tree
 from scheduler.plugins import dynamic_resources
 
 
@@ -71,41 +68,23 @@ def explain_pod(
     inventory = take_inventory(
         manifests, options.features, partial(is_daemon_eligible, environment)
     )
-    cluster = OfflineCluster(inventory, options.features)
-    notes = [*inventory.notes, *cluster.place_running()]
     pod = next((each for each in inventory.pods if each.key == f"{namespace}/{name}"), None)
     if pod is None:
         return None
-    engine = Engine(environment)
+    scheduling = Scheduling(inventory, options)
     if pod.spec.node_name:
-        explanation = _running(pod, cluster)
+        explanation = _running(pod, scheduling.cluster)
     else:
         for other in () if alone else in_order(inventory.pods):
             if other is pod:
                 break
-            schedule(other, cluster, engine, notes, options)
-        explanation = _pending(pod, cluster, engine)
-    return _with_input(explanation, tuple(inventory.errors), tuple(notes))
-
-
-def _with_input(
-    explanation: Explanation, errors: tuple[InputError, ...], notes: tuple[str, ...]
-) -> Explanation:
-    return Explanation(
-        namespace=explanation.namespace,
-        name=explanation.name,
-        node=explanation.node,
-        is_running=explanation.is_running,
-        claims=explanation.claims,
-        reason=explanation.reason,
-        nodes=explanation.nodes,
-        errors=errors,
-        notes=notes,
-    )
+            scheduling.schedule(other)
+        explanation = _pending(pod, scheduling)
+    return replace(explanation, errors=tuple(inventory.errors), notes=tuple(scheduling.notes))
 
 
 def _running(pod: Pod, cluster: OfflineCluster) -> Explanation:
-    claims = dynamic_resources.resolve_claims(pod, cluster)
+    claims = dynamic_resources.resolve_claims(pod, cluster.cache)
     found = () if isinstance(claims, Status) else claims
     return Explanation(
         namespace=pod.metadata.namespace,
@@ -120,8 +99,9 @@ def _running(pod: Pod, cluster: OfflineCluster) -> Explanation:
     )
 
 
-def _pending(pod: Pod, cluster: OfflineCluster, engine: Engine) -> Explanation:
-    state = cycle.pre_filter(pod, cluster, engine.environment)
+def _pending(pod: Pod, scheduling: Scheduling) -> Explanation:
+    cluster, environment = scheduling.cluster, scheduling.engine.environment
+    state = cycle.pre_filter(pod, cluster.cache, environment)
     namespace, name = pod.metadata.namespace, pod.metadata.name
     if isinstance(state, Status):
         return Explanation(namespace=namespace, name=name, node=None, reason=state.reason)
@@ -132,7 +112,10 @@ def _pending(pod: Pod, cluster: OfflineCluster, engine: Engine) -> Explanation:
     }
     result = cycle.conclude(verdicts, total=len(verdicts))
     node = cycle.select_node(state, result.fitting)
-    claims = () if node is None else cluster.bind(state, node, verdicts[node])
+    claims: tuple[PodClaimResult, ...] = ()
+    if node is not None:
+        verdict = verdicts[node]
+        claims = cluster.bind(state.pod, node, state.claims, verdict.allocations, verdict.demand)
     return Explanation(
         namespace=namespace,
         name=name,
@@ -143,7 +126,7 @@ def _pending(pod: Pod, cluster: OfflineCluster, engine: Engine) -> Explanation:
     )
 
 
-def as_tree(explanation: Explanation) -> dict[str, Any]:
+def explanation_tree(explanation: Explanation) -> dict[str, Any]:
     """The explanation as plain data."""
     return {
         "namespace": explanation.namespace,

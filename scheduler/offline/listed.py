@@ -67,7 +67,9 @@ class ListedCluster:
             ValueError: an object cannot be read.
         """
         self.cache = ClusterCache(
-            consumable_capacity=consumable_capacity, counts_claims=counts_claims
+            consumable_capacity=consumable_capacity,
+            counts_claims=counts_claims,
+            silent_is_unlimited=True,
         )
         self.names: list[str] = []
         self.objects = self.devices = 0

@@ -9,39 +9,32 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-import msgspec
-
-from allocator.allocate import allocate_prepared
 from allocator.cel import Compiler
 from allocator.features import Features
-from allocator.model.claims import (
-    AllocationResult,
-    ResourceClaim,
-    ResourceClaimConsumerReference,
-)
+from allocator.model.claims import ResourceClaim
 from allocator.model.devices import DeviceID
-from allocator.outcome import DeviceReason, Outcome, Reason, ReasonKind
-from allocator.policies import POLICIES
-from allocator.snapshot import SliceIndex, Snapshot
+from allocator.outcome import Reason, ReasonKind
+from allocator.snapshot import AllocatedState, SliceIndex, Snapshot
 from scheduler import cycle
-from scheduler.api.decode import allocation_tree
-from scheduler.cache.allocated import AllocatedIndex
 from scheduler.cache.nodes import NodeIndex
-from scheduler.engine import Engine
-from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict
+from scheduler.engine import Decision, Engine
+from scheduler.framework.cycle_state import CycleState, NodeVerdict
 from scheduler.framework.environment import Environment, Mode
 from scheduler.framework.status import Code, Status
-from scheduler.model import ClusterSnapshot, NodeInfo, NodeObject, Pod
+from scheduler.model import ClusterSnapshot, NodeObject, Pod
+from scheduler.offline.cluster import OfflineCluster, PodClaimResult
+from scheduler.offline.explaining import with_devices
 from scheduler.offline.inventory import InputError, Inventory, take_inventory
 from scheduler.offline.manifests import Manifest
+from scheduler.offline.progress import Progress, no_progress
 from scheduler.plugins import dynamic_resources, node_affinity, taint_toleration
 
 _SHARE_NAMESPACE: Final = uuid.UUID("0f6e6c54-6d0b-5a53-8f0e-6a1d6f2b7c11")
-_MOST_DEVICES: Final = 256
 # Binding timeouts compare with a written timestamp: before all time nothing has timed out.
 _BEFORE_ALL_TIME: Final = datetime.min.replace(tzinfo=UTC)
+_NO_DEVICES: Final = Snapshot(slices=SliceIndex.build(()), classes={}, allocated=AllocatedState({}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,15 +56,6 @@ class SimulationOptions:
     budget: int = 1_000_000
     explain: bool = True
     all_nodes: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class PodClaimResult:
-    """A claim of a scheduled pod: entry of the pod, claim and its allocation."""
-
-    entry: str
-    claim: ResourceClaim
-    allocation: AllocationResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,18 +88,29 @@ class Simulation:
     notes: tuple[str, ...]
 
 
-def simulate(manifests: Sequence[Manifest], options: SimulationOptions) -> Simulation:
-    """Schedule every pod without a node, by priority, creation time and file order."""
-    environment = environment_of(options)
-    engine = Engine(environment)
+def simulate(
+    manifests: Sequence[Manifest],
+    options: SimulationOptions,
+    progress: Progress = no_progress,
+) -> Simulation:
+    """Schedule every pod without a node, by priority, creation time and file order.
+
+    Args:
+        manifests: in input order.
+        options: how.
+        progress: told what is going on, how far it is, and how far it goes.
+    """
+    progress("reading", 0, 1)
     inventory = take_inventory(
-        manifests, options.features, partial(is_daemon_eligible, environment)
+        manifests, options.features, partial(is_daemon_eligible, environment_of(options))
     )
-    cluster = OfflineCluster(inventory, options.features)
-    notes = list(inventory.notes)
-    notes.extend(cluster.place_running())
-    results = [schedule(pod, cluster, engine, notes, options) for pod in in_order(inventory.pods)]
-    return Simulation(tuple(results), tuple(inventory.errors), tuple(notes))
+    scheduling = Scheduling(inventory, options)
+    pending = in_order(inventory.pods)
+    results = []
+    for done, pod in enumerate(pending):
+        progress("pods", done, len(pending))
+        results.append(scheduling.schedule(pod))
+    return Simulation(tuple(results), tuple(inventory.errors), tuple(scheduling.notes))
 
 
 def environment_of(options: SimulationOptions) -> Environment:
@@ -158,11 +153,10 @@ def is_daemon_eligible(environment: Environment, pod: Pod, node: NodeObject) -> 
     index = NodeIndex()
     index.set_node(node)
     nodes = index.infos()
-    devices = OfflineCluster(Inventory(), environment.features).snapshot().devices
     state = CycleState(
         pod=pod,
         environment=environment,
-        snapshot=ClusterSnapshot(nodes, devices, 0),
+        snapshot=ClusterSnapshot(nodes, _NO_DEVICES, 0),
         now=_BEFORE_ALL_TIME,
     )
     info = nodes[node.metadata.name]
@@ -172,173 +166,64 @@ def is_daemon_eligible(environment: Environment, pod: Pod, node: NodeObject) -> 
     )
 
 
-class OfflineCluster:
-    """The cluster of the manifests while its pods are scheduled. A `ClusterReader`."""
+class Scheduling:
+    """Schedules the pods of one offline cluster, one after another.
 
-    def __init__(self, inventory: Inventory, features: Features) -> None:
-        self._inventory = inventory
-        self._claims = dict(inventory.claims)
-        self._pods = {pod.metadata.uid: pod for pod in inventory.pods}
-        self._slices = SliceIndex.build(inventory.slices, inventory.rules)
-        self._classes = {each.metadata.name: each for each in inventory.classes}
-        self._index = NodeIndex(counts_claims=features.node_allocatable_resources)
-        self._allocated = AllocatedIndex(consumable_capacity=features.consumable_capacity)
-        self._snapshot: ClusterSnapshot | None = None
-        for node in inventory.nodes:
-            self._index.set_node(node)
-        for claim in self._claims.values():
-            self._allocated.set_written(claim.metadata.uid, claim.status.allocation, None)
+    Attributes:
+        cluster: as it is by now.
+        engine: decides.
+        notes: what happened besides.
+    """
 
-    @property
-    def node_names(self) -> list[str]:
-        """All nodes in file order: among equal scores the first one wins."""
-        return [node.metadata.name for node in self._inventory.nodes]
+    def __init__(self, inventory: Inventory, options: SimulationOptions) -> None:
+        """Begin with the cluster of the manifests."""
+        self.cluster = OfflineCluster(inventory, options.features)
+        self.engine = Engine(environment_of(options))
+        self.engine.follow(self.cluster.cache)
+        self.notes = [*inventory.notes, *self.cluster.notes_on_running()]
+        self._options = options
 
-    def snapshot(self) -> ClusterSnapshot:
-        """Nodes and devices, as they are now."""
-        if self._snapshot is None:
-            self._snapshot = ClusterSnapshot(
-                nodes=self._index.infos(),
-                devices=Snapshot(
-                    slices=self._slices, classes=self._classes, allocated=self._allocated.state()
-                ),
-                revision=0,
+    def schedule(self, pod: Pod) -> PodResult:
+        """Try one pod, again after each of its own idle claims that was given back."""
+        cluster, engine = self.cluster, self.engine
+        while True:
+            state = engine.pre_filter(pod, cluster.cache)
+            if isinstance(state, Status):
+                return _not_placed(pod, state.reason, {})
+            decided = engine.decide_among(state, cluster.node_names)
+            if isinstance(decided, Decision):
+                return self._placed(state, decided)
+            idle = (
+                dynamic_resources.claim_to_give_back(state, decided.verdicts)
+                if decided.failure is not None and decided.failure.code is not Code.ERROR
+                else None
             )
-        return self._snapshot
-
-    def claim(self, namespace: str, name: str) -> ResourceClaim | None:
-        """A claim by name."""
-        return self._claims.get(f"{namespace}/{name}")
-
-    def in_flight(self, claim_uid: str) -> AllocationResult | None:
-        """Nothing is ever in flight: every decision is written at once."""
-
-    def pod(self, uid: str) -> Pod | None:
-        """A pod by UID."""
-        return self._pods.get(uid)
-
-    def place_running(self) -> list[str]:
-        """Count the pods that have a node already.
-
-        Returns:
-            notes about pods whose node or devices are not there.
-        """
-        notes = []
-        known = set(self.node_names)
-        for pod in self._inventory.pods:
-            if not pod.spec.node_name:
-                continue
-            if pod.spec.node_name not in known:
-                notes.append(
-                    f"Pod/{pod.key}: runs on node {pod.spec.node_name!r}, which is not there"
-                )
-            self._index.put_pod(pod, pod.spec.node_name)
-            claims = dynamic_resources.resolve_claims(pod, self)
-            notes.extend(
-                f"Pod/{pod.key}: runs on a node, but its claim {each.claim.metadata.name!r} has no devices:"
-                " nobody allocates a claim for a pod that was placed by hand"
-                for each in (() if isinstance(claims, Status) else claims)
-                if not each.is_allocated
+            if idle is None:
+                break
+            self.notes.append(
+                f"ResourceClaim/{idle.key}: its idle allocation is given back for pod {pod.key}"
             )
-        self._snapshot = None
-        return notes
+            cluster.give_back(idle)
+        reason = cycle.summary(decided)
+        if reason is not None and self._options.explain:
+            reason = with_devices(pod, reason, decided.verdicts, cluster.cache, engine.environment)
+        return _not_placed(pod, reason, decided.verdicts)
 
-    def bind(
-        self, state: CycleState, node: str, verdict: NodeVerdict
-    ) -> tuple[PodClaimResult, ...]:
-        """Write the allocations and reservations of a pod's claims, and let it run on a node that fits."""
-        allocations = verdict.allocations
-        pod = msgspec.structs.replace(
-            state.pod,
-            spec=msgspec.structs.replace(state.pod.spec, node_name=node),
-            status=msgspec.structs.replace(
-                state.pod.status,
-                node_allocatable_resource_claim_statuses=verdict.demand or None,
+    def _placed(self, state: CycleState, decision: Decision) -> PodResult:
+        cluster = self.cluster
+        nodes: Mapping[str, Reason | None] = {}
+        if self._options.all_nodes:
+            nodes = _reasons(self.engine.filter_nodes(state, cluster.node_names).verdicts)
+        verdict = decision.verdict
+        return PodResult(
+            namespace=state.pod.metadata.namespace,
+            name=state.pod.metadata.name,
+            node=decision.node_name,
+            claims=cluster.bind(
+                state.pod, decision.node_name, state.claims, verdict.allocations, verdict.demand
             ),
+            nodes=nodes,
         )
-        results = []
-        for each in state.claims:
-            claim = self._claims[each.claim.key]
-            allocation = allocations.get(each.uid) or claim.status.allocation
-            if allocation is None:
-                raise AssertionError(f"claim {claim.key} of {pod.key} has no devices")
-            self._put_claim(claim, allocation, pod)
-            results.append(PodClaimResult(each.entry, claim, allocation))
-        self._pods[pod.metadata.uid] = pod
-        self._index.put_pod(pod, node)
-        self._snapshot = None
-        return tuple(results)
-
-    def _put_claim(
-        self, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod | None
-    ) -> None:
-        reserved = claim.status.reserved_for or ()
-        if pod is not None and not dynamic_resources.is_reserved_for(claim, pod.metadata.uid):
-            consumer = ResourceClaimConsumerReference(
-                resource="pods", name=pod.metadata.name, uid=pod.metadata.uid
-            )
-            reserved = (*reserved, consumer)
-        status = msgspec.structs.replace(claim.status, allocation=allocation, reserved_for=reserved)
-        self._claims[claim.key] = msgspec.structs.replace(claim, status=status)
-        self._allocated.set_written(claim.metadata.uid, allocation, None)
-
-    def give_back(self, claim: ResourceClaim) -> None:
-        """Take the devices of an idle claim away again."""
-        cleared = msgspec.structs.replace(claim.status, allocation=None, reserved_for=None)
-        self._claims[claim.key] = msgspec.structs.replace(claim, status=cleared)
-        self._allocated.set_written(claim.metadata.uid, None, None)
-        self._snapshot = None
-
-
-def schedule(
-    pod: Pod,
-    cluster: OfflineCluster,
-    engine: Engine,
-    notes: list[str],
-    options: SimulationOptions,
-) -> PodResult:
-    """Try one pod, again after each of its own idle claims that was given back."""
-    while True:
-        state = engine.pre_filter(pod, cluster)
-        if isinstance(state, Status):
-            return _not_placed(pod, state.reason, {})
-        result = engine.filter_nodes(state, cluster.node_names)
-        if result.failure is None:
-            return _placed(state, result, cluster, all_nodes=options.all_nodes)
-        idle = (
-            dynamic_resources.claim_to_give_back(state, result.verdicts)
-            if result.failure.code is not Code.ERROR
-            else None
-        )
-        if idle is None:
-            break
-        notes.append(
-            f"ResourceClaim/{idle.key}: its idle allocation is given back for pod {pod.key}"
-        )
-        cluster.give_back(idle)
-    devices: list[DeviceReason] = []
-    if options.explain:
-        result, devices = _explained(pod, result, cluster, engine.environment)
-    reason = cycle.summary(result)
-    if reason is not None:
-        reason = _with_devices(reason, devices)
-    return _not_placed(pod, reason, result.verdicts)
-
-
-def _placed(
-    state: CycleState, result: FilterResult, cluster: OfflineCluster, *, all_nodes: bool
-) -> PodResult:
-    node = cycle.select_node(state, result.fitting)
-    if node is None:
-        raise AssertionError(f"no node for {state.pod.key} although one fits")
-    claims = cluster.bind(state, node, result.verdicts[node])
-    return PodResult(
-        namespace=state.pod.metadata.namespace,
-        name=state.pod.metadata.name,
-        node=node,
-        claims=claims,
-        nodes=_reasons(result.verdicts) if all_nodes else {},
-    )
 
 
 def _not_placed(pod: Pod, reason: Reason | None, verdicts: Mapping[str, NodeVerdict]) -> PodResult:
@@ -353,119 +238,3 @@ def _not_placed(pod: Pod, reason: Reason | None, verdicts: Mapping[str, NodeVerd
 
 def _reasons(verdicts: Mapping[str, NodeVerdict]) -> dict[str, Reason | None]:
     return {name: verdict.status.reason for name, verdict in verdicts.items()}
-
-
-def _explained(
-    pod: Pod, result: FilterResult, cluster: OfflineCluster, environment: Environment
-) -> tuple[FilterResult, list[DeviceReason]]:
-    """Look at the refused nodes again, without memory and hearing about every device."""
-    state = cycle.pre_filter(pod, cluster, environment)
-    if isinstance(state, Status):
-        raise AssertionError(f"{pod.key} was refused by some nodes, now by all: {state.message}")  # noqa: TRY004
-    nodes = state.snapshot.nodes
-    verdicts = {
-        name: cycle.filter_node(state, nodes[name], explaining_allocate)
-        for name in result.verdicts
-        if name in nodes
-    }
-    explained = cycle.conclude(verdicts, total=len(cluster.node_names))
-    devices: dict[tuple[str, str, DeviceID], DeviceReason] = {}
-    summary = cycle.summary(explained)
-    for verdict in verdicts.values():
-        reason = verdict.status.reason
-        if reason is None or summary is None or reason.request != summary.request:
-            continue
-        for each in reason.devices:
-            devices.setdefault((reason.claim, reason.request, each.device), each)
-    return explained, list(devices.values())[:_MOST_DEVICES]
-
-
-def explaining_allocate(state: CycleState, node: NodeInfo) -> Outcome:
-    """As `dynamic_resources.allocate_on`, with reasons that tell about every device."""
-    environment = state.environment
-    return allocate_prepared(
-        state.prepared,
-        node.for_allocator,
-        state.snapshot.devices,
-        budget=environment.budget,
-        policy=POLICIES[environment.policy],
-        new_share_id=environment.new_share_id,
-        explain=True,
-    )
-
-
-def _with_devices(reason: Reason, devices: Sequence[DeviceReason]) -> Reason:
-    if not devices:
-        return reason
-    return Reason(
-        kind=reason.kind,
-        message=reason.message,
-        claim=reason.claim,
-        request=reason.request,
-        devices=tuple(devices),
-    )
-
-
-def as_tree(simulation: Simulation) -> dict[str, Any]:
-    """The answer as plain data, in the shape that `-o json` promises."""
-    return {
-        "pods": [_pod_tree(pod) for pod in simulation.pods],
-        "errors": [
-            {
-                "file": error.file,
-                "document": error.document,
-                "object": error.object,
-                "path": error.path,
-                "message": error.message,
-            }
-            for error in simulation.errors
-        ],
-        "notes": list(simulation.notes),
-    }
-
-
-def _pod_tree(pod: PodResult) -> dict[str, Any]:
-    tree: dict[str, Any] = {
-        "namespace": pod.namespace,
-        "name": pod.name,
-        "node": pod.node,
-        "claims": [claim_tree(each) for each in pod.claims],
-        "reason": None if pod.reason is None else reason_tree(pod.reason),
-    }
-    if pod.nodes or pod.node is None:
-        tree["nodes"] = {
-            name: None if reason is None else {"kind": reason.kind.value, "message": reason.message}
-            for name, reason in pod.nodes.items()
-        }
-    return tree
-
-
-def claim_tree(claim: PodClaimResult) -> dict[str, Any]:
-    """A claim of a placed pod as plain data."""
-    return {
-        "entry": claim.entry,
-        "name": claim.claim.metadata.name,
-        "allocation": allocation_tree(claim.allocation),
-    }
-
-
-def reason_tree(reason: Reason) -> dict[str, Any]:
-    """A reason as plain data; always this shape."""
-    return {
-        "kind": reason.kind.value,
-        "message": reason.message,
-        "details": {
-            "claim": reason.claim or None,
-            "request": reason.request or None,
-            "devices": [
-                {
-                    "driver": each.device.driver,
-                    "pool": each.device.pool,
-                    "device": each.device.device,
-                    "kind": each.kind.value,
-                    "message": each.message,
-                }
-                for each in reason.devices
-            ],
-        },
-    }

@@ -249,8 +249,11 @@ def _add_mapping(
             )
         consumed = result.consumed_capacity.get(mapping.capacity_key)
         if consumed is not None:
+            _check_sign(f"capacity {mapping.capacity_key} that a claim consumes", consumed)
+            _check_sign(f"{name} of its mapping", mapping.capacity_multiplier)
             mapped.setdefault(name, _Exact()).add(consumed, mapping.capacity_multiplier)
     elif mapping.device_multiplier is not None:
+        _check_sign(f"{name} of its mapping", mapping.device_multiplier)
         mapped.setdefault(name, _Exact()).add(mapping.device_multiplier)
 
 
@@ -259,12 +262,19 @@ def _add_overhead(
 ) -> None:
     if more.per_pod is None and more.per_container is None:
         return
+    _check_sign(f"{name} of its overhead", more.per_pod, more.per_container)
     known = total.get(name) or NodeAllocatableOverheadResources(name=name)
     total[name] = NodeAllocatableOverheadResources(
         name=name,
         per_pod=_sum(known.per_pod, more.per_pod),
         per_container=_sum(known.per_container, more.per_container),
     )
+
+
+def _check_sign(what: str, *amounts: Quantity | None) -> None:
+    """Refuse an amount below zero: it would make room on the node."""
+    if any(amount is not None and amount.nanos < 0 for amount in amounts):
+        raise _CannotTellError(f"a device's amount is below zero: {what}")
 
 
 def _sum(known: Quantity | None, more: Quantity | None) -> Quantity | None:
@@ -294,15 +304,14 @@ def check(pod: Pod, demand: Demand, node: NodeInfo) -> Status | None:
 
 
 def _check_room(requests: Mapping[str, int], node: NodeInfo) -> Status | None:
-    offered = allocatable(node.node.status.allocatable)
-    if offered is None:
+    if node.is_unlimited:
         return None
     compared = (
         (name, amount)
         for name, amount in requests.items()
         if name.startswith(HUGEPAGES_PREFIX) or (amount > 0 and name in _ALWAYS_COMPARED)
     )
-    return shortage(compared, offered, node, NAME)
+    return shortage(compared, allocatable(node.node), node, NAME)
 
 
 def _pod_level_problem(pod: Pod, demand: Demand) -> str | None:

@@ -1,6 +1,7 @@
 """NodeResourcesFit: what the pod requests must be left on the node; LeastAllocated likes nodes with more left.
 
-A node without `allocatable` is unlimited (manifests without a cluster).
+A node that does not say what it has, has nothing, not even room for a pod; only in manifests without a cluster it is
+unlimited.
 
 Source: pkg/scheduler/framework/plugins/noderesources (fit.go, least_allocated.go).
 """
@@ -20,9 +21,9 @@ _TOO_MANY_PODS: Final = "Too many pods"
 
 def filter_node(state: CycleState, node: NodeInfo) -> Status:
     """Refuse a node that has not enough left; unresolvable when even an empty node would not have."""
-    offered = allocatable(node.node.status.allocatable)
-    if offered is None:
+    if node.is_unlimited:
         return SUCCESS
+    offered = allocatable(node.node)
     short = [_TOO_MANY_PODS] if len(node.pods) + 1 > offered.get(PODS, 0) else []
     wanted = ((name, amount) for name, amount in state.requests.items() if amount)
     return shortage(wanted, offered, node, NAME, short) or SUCCESS
@@ -82,9 +83,9 @@ def score_node(state: CycleState, node: NodeInfo, requested: tuple[int, int] | N
         node: a node that fits.
         requested: `requested_for_scoring(node)`, if the caller has it already.
     """
-    offered = allocatable(node.node.status.allocatable)
-    if offered is None:
+    if node.is_unlimited:
         return 0
+    offered = allocatable(node.node)
     if requested is None:
         counts_claims = state.environment.features.node_allocatable_resources
         requested = requested_for_scoring(node, counts_claims=counts_claims)

@@ -130,7 +130,7 @@ def filter_node(state: CycleState, node: NodeInfo) -> Status:
     """
     if not state.backed_resources:
         return SUCCESS
-    offered = allocatable(node.node.status.allocatable) or {}
+    offered = allocatable(node.node)
     if any(offered.get(name, 0) <= 0 for name in state.backed_resources):
         return _refusal(EXTENDED_RESOURCE)
     return SUCCESS

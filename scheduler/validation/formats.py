@@ -6,6 +6,8 @@ Source: k8s.io/apimachinery/pkg/util/validation; dra-allocator 8.
 import re
 from typing import Final
 
+from allocator.model.nodes import as_int64
+
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _SUBDOMAIN: Final = re.compile(
     r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII
@@ -156,9 +158,4 @@ def extended_resource_name(text: str) -> str | None:
 
 def is_integer(text: str) -> bool:
     """Whether Go reads the text as a 64-bit integer in base 10."""
-    body = text[1:] if text[:1] in ("+", "-") else text
-    return (
-        body.isascii()
-        and body.isdigit()
-        and -(2**63) <= int(body[:20]) * (-1 if text[0] == "-" else 1) < 2**63
-    )
+    return as_int64(text) is not None

@@ -7,6 +7,7 @@ from typing import Any
 from allocator.model.claims import ResourceClaim
 from allocator.model.devices import Device, DeviceID, PoolID, ResourceSlice
 from allocator.quantity import Quantity
+from allocator.snapshot import not_negative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +132,7 @@ def _uses(claims: Iterable[ResourceClaim]) -> _Uses:
                 continue
             shares.add(result.device_id)
             total = consumed.setdefault(result.device_id, {})
-            for name, amount in (result.consumed_capacity or {}).items():
+            for name, amount in not_negative(result.consumed_capacity or {}).items():
                 total[name] = total[name] + amount if name in total else amount
     return holders, shares, consumed
 

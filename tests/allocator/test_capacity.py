@@ -324,6 +324,15 @@ def test_with_the_gate_off_every_share_counts_as_exclusive_use() -> None:
     assert names(ask(cluster, claim(), features=OFF)) is None
 
 
+def test_a_share_that_consumes_less_than_nothing_makes_no_room() -> None:
+    """The API server stores such amounts; upstream adds them."""
+    others = [used("a", share=f"s{amount}", consumed={"memory": amount}) for amount in (-5, 6)]
+    cluster = cluster_of(shared(capacity={"memory": 8}), in_use=others)
+
+    assert names(ask(cluster, claim("c", wants(2)))) == ["a"]
+    assert names(ask(cluster, claim("c", wants(3)))) is None
+
+
 def test_amounts_of_several_other_claims_add_up() -> None:
     others = [used("a", share=f"s{index}", consumed={"memory": 3}) for index in range(2)]
     cluster = cluster_of(shared(capacity={"memory": 8}), in_use=others)

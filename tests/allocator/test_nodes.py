@@ -76,6 +76,63 @@ def test_a_requirement_that_cannot_be_parsed_is_an_error_also_beside_one_that_ma
         matches(node_selector(good, bad))
 
 
+# What the Go packages say (labels.NewRequirement and Matches, apimachinery 0.37.2):
+# text, whether it is a bound, what it says as a label of "> 4" and of "< 4".
+NUMBERS = [
+    ("5", True, True, False),
+    ("+5", False, True, False),  # a number, but no label value
+    ("-5", False, False, True),
+    ("007", True, True, False),
+    ("-0", False, False, True),
+    ("0", True, False, True),
+    ("000", True, False, True),
+    ("0" * 63, True, False, True),
+    ("0" * 28 + "5", True, True, False),
+    ("09223372036854775807", True, True, False),
+    ("9223372036854775807", True, True, False),
+    ("9223372036854775808", False, False, False),
+    ("0" * 10 + "9" * 25, False, False, False),
+    ("-9223372036854775808", False, False, True),
+    ("-9223372036854775809", False, False, False),
+    ("1_0", False, False, False),
+    (" 5", False, False, False),
+    ("5 ", False, False, False),
+    ("5\n", False, False, False),
+    ("", False, False, False),
+    ("+", False, False, False),
+    ("-", False, False, False),
+    ("--5", False, False, False),
+    ("+-5", False, False, False),
+    ("0x5", False, False, False),
+    ("0b1", False, False, False),
+    ("5.0", False, False, False),
+    ("5e0", False, False, False),
+    ("1,000", False, False, False),
+    ("\u0665", False, False, False),  # a five, in Arabic
+    ("\u00b2", False, False, False),  # a superscript two
+]
+
+
+@pytest.mark.parametrize(("text", "is_bound", "above_4", "below_4"), NUMBERS)
+def test_numbers_are_read_as_go_reads_them(
+    text: str, is_bound: bool, above_4: bool, below_4: bool
+) -> None:
+    labels = {"n": text}
+    above, below = by(requirement("n", "Gt", "4")), by(requirement("n", "Lt", "4"))
+    assert matches_node_selector(above, labels, "n1") is above_4
+    assert matches_node_selector(below, labels, "n1") is below_4
+    bounded = by(requirement("n", "Gt", text))
+    if is_bound:
+        assert matches_node_selector(bounded, {"n": str(2**63 - 1)}, "n1") is (
+            int(text) < 2**63 - 1
+        )
+        assert not matches_node_selector(bounded, {"n": str(int(text))}, "n1")
+        assert not matches_node_selector(bounded, {"n": text}, "n1")
+    else:
+        with pytest.raises(NodeSelectorError):
+            matches_node_selector(bounded, {"n": "5"}, "n1")
+
+
 @pytest.mark.parametrize(
     ("operator", "value", "want"),
     [

@@ -134,6 +134,35 @@ def test_going_back_gives_counters_back() -> None:
     assert names(ask(cluster, wanted)) == ["half-a", "half-b"]
 
 
+@pytest.mark.parametrize("how", ["one claim", "two claims", "allocated"])
+def test_a_device_that_takes_less_than_nothing_makes_no_room(how: str) -> None:
+    """The API server stores such amounts; upstream subtracts them."""
+    cluster = card(
+        partition("a", -8),
+        partition("b", 6),
+        partition("c", 6),
+        in_use=[used("a")] if how == "allocated" else [],
+    )
+    if how == "allocated":
+        assert names(ask(cluster, claim("c", request(count=1)))) == ["b"]
+        assert names(ask(cluster, claim("c", request(count=2)))) is None
+    elif how == "two claims":
+        assert names(ask(cluster, claim("x", request(count=2)), claim("y"))) is None
+    else:
+        assert names(ask(cluster, claim("c", request(count=2)))) == ["a", "b"]
+        assert names(ask(cluster, claim("c", request(count=3)))) is None
+
+
+def test_a_counter_below_zero_has_no_room() -> None:
+    cluster = card(
+        partition("zero", 0),
+        partition("less", -1),
+        device("plain"),
+        counters=[counter_set("set", memory=-1)],
+    )
+    assert names(ask(cluster, claim())) == ["plain"]
+
+
 # Compatibility groups
 
 

@@ -158,6 +158,17 @@ def test_the_use_of_devices_is_counted_by_pool() -> None:
     assert NOTHING_USED.is_empty
 
 
+def test_consumed_amounts_below_zero_count_as_zero() -> None:
+    amounts = {"memory": -2, "io": 1}
+    state = AllocatedState.from_claims(
+        [
+            allocated_claim("x", used("s", share="1", consumed=amounts)),
+            allocated_claim("y", used("s", share="2", consumed={"memory": 3, "io": -1})),
+        ]
+    )
+    assert state.usage(POOL).consumed == {"s": {"memory": quantity(3), "io": quantity(1)}}
+
+
 def test_without_consumable_capacity_every_result_is_exclusive_use() -> None:
     state = AllocatedState.from_claims(
         [allocated_claim("x", used("s", share="1"))], consumable_capacity=False

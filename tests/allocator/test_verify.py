@@ -455,6 +455,21 @@ def test_counters_that_other_claims_hold_count() -> None:
     assert "counters-left" in after.rules(before.answer())
 
 
+def test_a_device_that_takes_less_than_nothing_makes_no_room() -> None:
+    parts = [
+        device(name, consumes=[consumes("card", memory=memory)])
+        for name, memory in (("p0", 6), ("p1", 6), ("less", -6))
+    ]
+    slices = [resource_slice("parts", *parts, pool="parts", count=2), PARTS[1]]
+    before = scene(claim("x"), slices=slices, in_use=())
+    after = scene(
+        claim("x"), slices=slices, in_use=[used("p1", pool="parts"), used("less", pool="parts")]
+    )
+
+    assert before.rules(before.answer()) == set()
+    assert "counters-left" in after.rules(before.answer())
+
+
 def test_a_further_share_pays_no_counters() -> None:
     slices = [
         resource_slice(

@@ -9,7 +9,7 @@ import orjson
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table in the README; printed as one JSON object a line.
+    """A row of the table in docs/performance.md; printed as one JSON object a line.
 
     Attributes:
         bench: name, as for `make bench BENCH=`.

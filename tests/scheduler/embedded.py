@@ -104,7 +104,9 @@ class World:
         self.server = ApiServer.create(self.clock, random.Random(7), features=features)
         self.admin = EmbeddedClient(self.server, self.clock)
         self.client = Faulty(self.admin)
-        self.cache = ClusterCache(counts_claims=True)
+        self.cache = ClusterCache(
+            consumable_capacity=features.consumable_capacity, counts_claims=True
+        )
         self.reflectors = Reflectors(self.admin, self.cache, self.clock, self.rng)
         self.may_write = True
         self.epoch = 0

@@ -21,8 +21,8 @@ from scheduler.leader import (
     FollowLease,
     LeaderElector,
     LeadershipLostError,
-    lease_path,
 )
+from scheduler.leader.lease import lease_path
 from tests.fakes import FakeApiClient, FakeClock, settle
 
 PATH = lease_path("dra-scheduler", "dra-scheduler")

@@ -13,7 +13,8 @@ from scheduler.config import Settings
 from scheduler.framework.environment import Mode
 from scheduler.leader import AlwaysLeader
 from scheduler.model import Kind
-from tests.scheduler.cache.objects import allocation, event, record
+from tests.builders import consumes, counter_set, device, resource_slice
+from tests.scheduler.cache.objects import allocation, at, event, record
 
 
 def make_core() -> Core:
@@ -66,6 +67,23 @@ async def test_a_foreign_claim_with_a_device_that_is_only_held_is_counted() -> N
     core.cache.apply(event(record("theirs", 11, "gpu-0"), Kind.RESOURCE_CLAIM, "ADDED"))
     assert count(core) == 1
     assert ("theirs", "ForeignAllocation") in await warnings(core)
+
+
+async def test_a_partition_of_a_card_that_is_used_up_is_counted_and_both_are_warned() -> None:
+    """fault core 08: what claims share is given away twice too."""
+    core = make_core()
+    parts = [device(name, consumes=[consumes("card", memory=6)]) for name in ("p0", "p1")]
+    card = resource_slice("card", *parts, counters=[counter_set("card", memory=10)])
+    core.cache.apply(event(at(card, 5), Kind.RESOURCE_SLICE, "ADDED"))
+    core.cache.apply(event(record("ours", 10, "p0"), Kind.RESOURCE_CLAIM, "ADDED"))
+    core.cache.apply(event(record("theirs", 11, "p1"), Kind.RESOURCE_CLAIM, "ADDED"))
+    core.cache.apply(event(record("theirs", 12, "p1"), Kind.RESOURCE_CLAIM))
+
+    assert count(core) == 1
+    assert await warnings(core) == [
+        ("ours", "ForeignAllocation"),
+        ("theirs", "ForeignAllocation"),
+    ]
 
 
 async def test_a_device_that_was_free_in_between_is_no_conflict() -> None:

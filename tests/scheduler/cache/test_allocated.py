@@ -1,4 +1,4 @@
-"""Which claim uses what: counted once a claim, and whoever gives a device twice is found (S1, F32)."""
+"""Which claim uses what, counted once a claim; who uses more than there is: test_conflicts."""
 
 import copy
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from allocator.model.claims import DeviceRequestAllocationResult
 from allocator.model.devices import DeviceID, PoolID
 from allocator.snapshot import NOTHING_USED, AllocatedState, PoolUsage
-from scheduler.cache.allocated import AllocatedIndex, _Pool
+from scheduler.cache.allocated import AllocatedIndex, PoolUses
 from tests.builders import GPU_DRIVER, allocated_claim, quantity, used
 from tests.scheduler.cache.objects import allocation
 
@@ -23,9 +23,9 @@ def index():
 
 
 def test_devices_shares_and_capacity_are_counted_as_the_allocator_counts_them(index):
-    index.set_written("u1", allocation("d1", used("admin", admin=True)), 1)
-    index.set_written("u2", allocation(used("d2", share="s1", consumed={"mem": "10Gi"})), 2)
-    index.set_written("u3", allocation(used("d2", share="s2", consumed={"mem": "20Gi"})), 3)
+    index.set_written("u1", allocation("d1", used("admin", admin=True)))
+    index.set_written("u2", allocation(used("d2", share="s1", consumed={"mem": "10Gi"})))
+    index.set_written("u3", allocation(used("d2", share="s2", consumed={"mem": "20Gi"})))
     assert index.state().usage(POOL) == PoolUsage(
         frozenset({"d1"}), {"d2": frozenset({"s1", "s2"})}, {"d2": {"mem": quantity("30Gi")}}
     )
@@ -33,7 +33,7 @@ def test_devices_shares_and_capacity_are_counted_as_the_allocator_counts_them(in
 
 def test_without_the_gate_a_share_takes_the_whole_device():
     index = AllocatedIndex(consumable_capacity=False)
-    index.set_written("u2", allocation(used("d2", share="s1", consumed={"mem": "10Gi"})), 2)
+    index.set_written("u2", allocation(used("d2", share="s1", consumed={"mem": "10Gi"})))
     assert index.state().usage(POOL) == PoolUsage(frozenset({"d2"}))
 
 
@@ -41,7 +41,7 @@ def test_a_claim_in_flight_and_written_counts_once(index):
     share = allocation(used("d2", share="s1", consumed={"mem": "10Gi"}))
     index.set_held("u1", [share])
     before = index.state()
-    index.set_written("u1", share, 5)
+    index.set_written("u1", share)
     assert index.state() is before
     index.set_held("u1", [])
     assert index.state() is before
@@ -49,79 +49,59 @@ def test_a_claim_in_flight_and_written_counts_once(index):
 
 
 def test_a_pool_with_nothing_in_use_any_more_is_gone(index):
-    index.set_written("u1", allocation("d1"), 1)
+    index.set_written("u1", allocation("d1"))
     index.state()
-    index.set_written("u1", None, None)
+    index.set_written("u1", None)
     assert index.state().usage(POOL) is NOTHING_USED
     assert not index.state().pools
 
 
 def test_states_given_out_do_not_change(index):
-    index.set_written("u1", allocation("d1"), 1)
+    index.set_written("u1", allocation("d1"))
     before = index.state()
-    index.set_written("u2", allocation("d2"), 2)
+    index.set_written("u2", allocation("d2"))
     assert before.usage(POOL).devices == {"d1"}
     assert index.state().usage(POOL).devices == {"d1", "d2"}
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs", "other_is_earlier"),
-    [(5, 7, False), (7, 5, True), (5, None, True), (None, 7, True), (None, None, True)],
-)
-def test_who_was_first_is_told_by_the_version_at_which_it_was_seen(
-    index, ours, theirs, other_is_earlier
-):
-    index.set_written("ours", allocation("d1"), ours)
-    index.set_written("theirs", allocation("d1"), theirs)
-    [conflict] = index.conflicts("ours")
-    assert (conflict.device, conflict.other_uid) == (DEVICE, "theirs")
-    assert conflict.other_is_earlier is other_is_earlier
+def test_new_uses_are_told_once(index):
+    first, second = allocation("d1", "d2"), allocation("d2", "d3")
+    assert [use.device for use in index.set_held("u1", [first])] == ["d1", "d2"]
+    assert index.set_written("u1", first) == ()
+    assert [use.device for use in index.set_written("u1", second)] == ["d3"]
+    assert index.set_held("u1", []) == ()
+    assert [use.device for use in index.uses_of("u1")] == ["d2", "d3"]
+    assert [use.device for use in index.set_written("u1", first)] == ["d1"]
 
 
-def test_what_is_only_decided_gives_way_to_what_is_written(index):
-    index.set_held("ours", [allocation("d1")])
-    [told] = index.set_written("theirs", allocation("d1"), 9)
-    assert {told.claim_uid, told.other_uid} == {"ours", "theirs"}
-    [conflict] = index.conflicts("ours")
-    assert conflict.other_is_earlier
-    assert index.conflicts("theirs") == []
-
-
-def test_a_later_version_of_the_same_allocation_does_not_make_it_later(index):
-    index.set_written("a", allocation("d1"), 5)
-    index.set_written("b", allocation("d1"), 7)
-    index.set_written("a", allocation("d1"), 9)
-    [conflict] = index.conflicts("a")
-    assert not conflict.other_is_earlier
+def test_what_is_held_is_not_written_but_counts(index):
+    index.set_held("u1", [allocation("d1")])
+    [held] = index.uses_of("u1")
+    assert not index.is_written(held)
+    index.set_written("u1", allocation("d2"))
+    assert [(use.device, index.is_written(use)) for use in index.uses_of("u1")] == [
+        ("d2", True),
+        ("d1", False),
+    ]
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "is_conflict"),
+    ("first", "second", "excludes"),
     [
         (used("d1"), used("d1"), True),
-        (used("d1"), used("d2"), False),
-        (used("d1"), used("d1", pool="other"), False),
         (used("d1"), used("d1", share="s1"), True),
         (used("d1", share="s1"), used("d1", share="s2"), False),
         (used("d1", share="s1"), used("d1", share="s1"), True),
-        (used("d1"), used("d1", admin=True), False),
     ],
 )
-def test_two_uses_of_a_device_collide_unless_both_are_shares_or_one_is_admin(
-    index, first, second, is_conflict
+def test_two_uses_of_a_device_exclude_each_other_unless_they_are_two_shares(
+    index, first, second, excludes
 ):
-    index.set_written("a", allocation(first), 1)
-    assert bool(index.set_written("b", allocation(second), 2)) is is_conflict
-    assert bool(index.conflicts("a")) is is_conflict
-    assert bool(index.all_conflicts()) is is_conflict
-
-
-def test_a_conflict_ends_when_one_side_gives_way(index):
-    index.set_written("a", allocation("d1"), 1)
-    index.set_written("b", allocation("d1"), 2)
-    index.set_written("b", None, None)
-    assert index.conflicts("a") == []
-    assert index.state().usage(POOL).devices == {"d1"}
+    index.set_written("a", allocation(first))
+    index.set_written("b", allocation(second))
+    one, other = index.uses(DEVICE)
+    assert one.excludes(other) is other.excludes(one) is excludes
+    assert not one.excludes(one)
 
 
 SHARES = [
@@ -158,11 +138,13 @@ def test_running_sums_are_a_count_from_nothing_after_every_event(events):
     for kind, uid, results in events:
         known[kind][uid] = results
         if kind == "written":
-            index.set_written(uid, allocation(*results) if results else None, None)
+            index.set_written(uid, allocation(*results) if results else None)
         else:
             index.set_held(uid, [allocation(*results)] if results else [])
         fresh = AllocatedIndex()
-        for uses in index._pools.get(POOL, _Pool()).uses.values():  # in the order they are counted
+        for uses in index._pools.get(
+            POOL, PoolUses()
+        ).uses.values():  # in the order they are counted
             for use in uses:
                 fresh._add(use)
         usage, expected = index.state().usage(POOL), fresh.state().usage(POOL)
@@ -183,10 +165,10 @@ def only_held(held, written):
 
 
 def test_parts_of_a_pool_that_did_not_change_are_the_same_objects(index):
-    index.set_written("u1", allocation("d1"), 1)
-    index.set_written("u2", allocation(used("d2", share="s1", consumed={"mem": "1Gi"})), 2)
+    index.set_written("u1", allocation("d1"))
+    index.set_written("u2", allocation(used("d2", share="s1", consumed={"mem": "1Gi"})))
     before = index.state().usage(POOL)
-    index.set_written("u3", allocation("d3"), 3)
+    index.set_written("u3", allocation("d3"))
     after = index.state().usage(POOL)
     assert after.devices == {"d1", "d3"}
     assert after.shares is before.shares

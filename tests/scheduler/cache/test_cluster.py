@@ -234,6 +234,12 @@ def test_listeners_hear_every_change_when_the_indexes_agree_again(cache):
     ]
 
 
+def test_a_node_that_does_not_say_what_it_has_is_not_unlimited(cache):
+    cache.apply(event(at(node_object("n3", silent=True), 11), NODE, "ADDED"))
+    assert not cache.snapshot().nodes["n3"].is_unlimited
+    assert cache.recount() == []
+
+
 def test_progress_is_told_for_events_bookmarks_and_lists(cache):
     heard = []
     cache.subscribe_progress(lambda kind, version: heard.append((kind, version)))
@@ -303,7 +309,7 @@ def test_a_wrong_index_is_found_and_made_anew(cache):
     cache.replace(CLAIM, [record("a", 11, "d1")], 20)
     cache.replace(POD, [at(pod("p", node_name="n1", requests={"cpu": "1"}), 12)], 20)
     assert cache.recount() == []
-    cache._allocated.set_written("uid-a", None, None)
+    cache._allocated.set_written("uid-a", None)
     cache._node_index.remove_pod("uid-p")
     assert len(cache.recount()) == 2
     cache.rebuild()

@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.cli import bench as bench_module
 
-README = Path(__file__).parents[3] / "README.md"
+PAGE = Path(__file__).parents[3] / "docs" / "performance.md"
 GOOD = str(Path(__file__).parents[2] / "data" / "manifests" / "gpu-cluster.yaml")
 SMALL = ("--nodes", "3", "--devices", "2", "--pods", "4")
 NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n}\n"
@@ -72,8 +72,8 @@ def shape(value: Any) -> Any:
     return None
 
 
-def test_the_readme_shows_this_shape(command):
-    (text,) = re.findall(r"```json\n(\{\"python\".*?)```", README.read_text(), re.DOTALL)
+def test_the_documentation_shows_this_shape(command):
+    (text,) = re.findall(r"```json\n(\{\"python\".*?)```", PAGE.read_text(), re.DOTALL)
     assert shape(json.loads(text)) == shape(measured(command, *SMALL))
 
 

@@ -37,7 +37,8 @@ OBJECTS = [
     allocated("idle", result("a", "gpu-1")),
     allocated(
         "part",
-        result("c", "card", shareID=SHARE, consumedCapacity={"memory": "30Gi"}),
+        # Less than no cores are stored, but are no cores.
+        result("c", "card", shareID=SHARE, consumedCapacity={"memory": "30Gi", "cores": "-4"}),
         consumers=("r",),
     ),
     claim("waiting"),

@@ -250,6 +250,18 @@ async def test_bind_survives_a_caller_that_hangs_up(here: World) -> None:
     assert await extender.bind("p", "node-1") == ""
 
 
+# fault behaviour 11: kube-scheduler may ask for a pod that has ended
+async def test_a_bind_for_a_pod_that_has_ended_reserves_nothing(here: World) -> None:
+    extender = Extender(here)
+    await here.claim("c")
+    await here.pod("p", "c")
+    await here.end("p")
+
+    assert await extender.bind("p", "node-1") == "the pod has ended"
+    assert here.client.writes == []
+    assert not (await here.get(claims_path("c"))).get("status")
+
+
 async def test_a_bind_for_a_pod_that_is_gone_ends_in_an_error(here: World) -> None:
     extender = Extender(here)
     await here.claim("c")

@@ -7,6 +7,7 @@ import pytest
 
 from allocator.quantity import Quantity
 from scheduler.framework.resources import (
+    allocatable,
     assigned_pod_requests,
     claim_resources,
     host_ports,
@@ -25,7 +26,7 @@ from scheduler.model import (
     PodStatus,
     ResourceRequirements,
 )
-from tests.pods import container, pod, port, quantities, requirements
+from tests.pods import container, node_object, pod, port, quantities, requirements
 
 MI = 1024 * 1024
 
@@ -195,6 +196,116 @@ ASSIGNED = [
         want={"cpu": 4000},
     ),
 ]
+
+
+# What the API server refuses in a spec may come from a manifest; in a status it stores it.
+BELOW_ZERO = [
+    Case(
+        id="a request",
+        pod=pod(requests={"cpu": "-1", "memory": "1Mi"}),
+        want={"cpu": 0, "memory": MI},
+    ),
+    Case(
+        id="a container beside another",
+        pod=pod(containers=[container("a", {"cpu": "-4"}), container("b", {"cpu": "3"})]),
+        want={"cpu": 3000},
+    ),
+    Case(
+        id="a sidecar, and an init container after it",
+        pod=pod(
+            containers=[container("a", {"cpu": "1"})],
+            init_containers=[
+                container("s", {"cpu": "-4"}, sidecar=True),
+                container("i", {"cpu": "3"}),
+            ],
+        ),
+        want={"cpu": 3000},
+    ),
+    Case(
+        id="overhead",
+        pod=pod(requests={"cpu": "1"}, overhead=quantities(cpu="-1")),
+        want={"cpu": 1000},
+    ),
+    Case(
+        id="pod level",
+        pod=pod(requests={"cpu": "1"}, resources=requirements({"cpu": "-2"})),
+        want={"cpu": 0},
+    ),
+    Case(
+        id="what the kubelet has promised and given",
+        pod=resized("1", allocated="-2", actual="-3", reason="Infeasible"),
+        want={"cpu": 0},
+    ),
+    Case(
+        id="the same with a spec that counts",
+        pod=resized("1", allocated="-2", actual="-3"),
+        want={"cpu": 1000},
+    ),
+    Case(
+        id="one of two containers, as the kubelet says",
+        pod=pod(
+            containers=[container("a", {"cpu": "1"}), container("b", {"cpu": "1"})],
+            node_name="n1",
+            status=PodStatus(
+                conditions=(PodCondition(type="PodResizePending", reason="Infeasible"),),
+                container_statuses=(
+                    ContainerStatus(name="a", allocated_resources=quantities(cpu="-9")),
+                    ContainerStatus(name="b", allocated_resources=quantities(cpu="2")),
+                ),
+            ),
+        ),
+        want={"cpu": 2000},
+    ),
+    Case(
+        id="the whole pod, as the kubelet says",
+        pod=pod(
+            requests={"cpu": "1"},
+            node_name="n1",
+            status=PodStatus(
+                conditions=(PodCondition(type="PodResizePending", reason="Infeasible"),),
+                allocated_resources=quantities(cpu="-2"),
+                resources=requirements({"cpu": "-3"}),
+            ),
+        ),
+        want={"cpu": 0},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", BELOW_ZERO, ids=lambda case: case.id)
+def test_an_amount_below_zero_counts_nothing(case: Case) -> None:
+    assert assigned_pod_requests(case.pod) == case.want
+
+
+def test_what_devices_count_below_zero_counts_nothing() -> None:
+    statuses = (
+        NodeAllocatableResourceClaimStatus(
+            containers=("a", "b"),
+            resources=quantities(cpu="-1", memory="5"),
+            mapping=(
+                NodeAllocatableMappedResources(name="cpu", quantity=Quantity.parse("-2")),
+                NodeAllocatableMappedResources(name="memory", quantity=Quantity.parse("7")),
+            ),
+            overhead=(
+                NodeAllocatableOverheadResources(
+                    name="cpu", per_pod=Quantity.parse("3"), per_container=Quantity.parse("-4")
+                ),
+                NodeAllocatableOverheadResources(name="memory", per_pod=Quantity.parse("-9")),
+            ),
+        ),
+    )
+    assert claim_resources(statuses) == {"cpu": 3 * 10**9, "memory": 12 * 10**9}
+
+
+def test_scoring_counts_nothing_below_zero() -> None:
+    assert scoring_requests(pod(requests={"cpu": "-1", "memory": "-1"})) == (0, 0)
+
+
+def test_a_node_offers_what_its_status_says() -> None:
+    assert allocatable(node_object(silent=True)) == {}
+    said = node_object(allocatable={"cpu": "1500u", "memory": "1500m", "pods": "3"})
+    assert allocatable(said) == {"cpu": 2, "memory": 2, "pods": 3}
+    assert allocatable(node_object(allocatable={"cpu": "-1"})) == {"cpu": -1000}
 
 
 @pytest.mark.parametrize("case", PENDING, ids=lambda case: case.id)

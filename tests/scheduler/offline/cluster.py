@@ -4,7 +4,8 @@ from typing import Any
 
 from allocator.features import Features
 from scheduler.offline.manifests import Manifest
-from scheduler.offline.simulate import SimulationOptions, as_tree, simulate
+from scheduler.offline.simulate import SimulationOptions, simulate
+from scheduler.offline.trees import simulation_tree
 
 Json = dict[str, Any]
 GPU = "gpu.example.com"
@@ -176,4 +177,4 @@ def run(
 ) -> Answer:
     manifests = [Manifest("in.yaml", number, obj) for number, obj in enumerate(objects, 1)]
     chosen = SimulationOptions(features=features or Features(), all_nodes=all_nodes, **options)
-    return Answer(as_tree(simulate(manifests, chosen)))
+    return Answer(simulation_tree(simulate(manifests, chosen)))

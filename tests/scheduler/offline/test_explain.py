@@ -8,7 +8,7 @@ import pytest
 
 from allocator.features import Features
 from scheduler.client import JSON, ApiClient, NotFoundError
-from scheduler.offline.explain import as_tree, explain_pod
+from scheduler.offline.explain import explain_pod, explanation_tree
 from scheduler.offline.live import read_cluster, read_version
 from scheduler.offline.manifests import Manifest
 from scheduler.offline.simulate import SimulationOptions
@@ -33,7 +33,7 @@ def explain(name: str, *objects: Json, alone: bool = False) -> Any:
     found = explain_pod(
         manifests, SimulationOptions(features=Features()), "default", name, alone=alone
     )
-    return None if found is None else as_tree(found)
+    return None if found is None else explanation_tree(found)
 
 
 def test_a_pod_that_fits_says_where_and_on_what():

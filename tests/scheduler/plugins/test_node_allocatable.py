@@ -258,6 +258,28 @@ def test_a_capacity_that_a_device_cannot_consume_is_an_error_without_names() -> 
     assert CORES in demand.message
 
 
+@pytest.mark.parametrize(
+    ("resource", "consumed", "names"),
+    [
+        (mapped(each="-8"), None, "cpu"),
+        (mapped(key=CORES, times="-2"), "3", "cpu"),
+        (mapped(key=CORES, times="2"), "-3", CORES),
+        (mapped(key=CORES, times="-2"), "-3", CORES),
+        (costs(pod="-1"), None, "cpu"),
+        (costs(pod="1", container="-1"), None, "cpu"),
+    ],
+)
+def test_an_amount_below_zero_is_an_error_and_not_room_on_the_node(
+    resource: NodeAllocatableResource, consumed: str | None, names: str
+) -> None:
+    held = result("a", None if consumed is None else {CORES: consumed})
+    demand = demand_of([here(counting("a", cpu=resource))], (claim("c"), holding(held)))
+
+    assert isinstance(demand, Status)
+    assert demand.code is Code.ERROR
+    assert names in demand.message
+
+
 def test_a_device_that_is_gone_is_an_error_only_beside_one_that_counts() -> None:
     slices = [here(counting("a", cpu=mapped(each="2")))]
 
@@ -480,8 +502,16 @@ def test_a_pod_whose_devices_count_nothing_is_not_looked_at() -> None:
     assert node_allocatable.check(huge, (), node_info(NODE)) is None
 
 
+def test_a_node_that_does_not_say_what_it_has_has_nothing() -> None:
+    silent = node_info(node_object("n1", silent=True))
+    status = node_allocatable.check(pod(), (entry({"cpu": "1"}),), silent)
+
+    assert status is not None
+    assert (status.code, status.message) == (X, "Insufficient cpu")
+
+
 def test_a_node_of_unknown_size_has_room() -> None:
-    unlimited = node_info(node_object("n1", unlimited=True))
+    unlimited = node_info(node_object("n1", silent=True), unlimited=True)
 
     assert node_allocatable.check(pod(), (entry({"cpu": "1000"}),), unlimited) is None
 

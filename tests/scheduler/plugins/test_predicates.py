@@ -310,9 +310,61 @@ RESOURCES = [
         want=SHORT_X,
     ),
     Case(
-        id="no allocatable at all: unlimited",
+        id="a node that does not say what it has, has nothing",
+        pod=pod(requests={"cpu": "1"}),
+        node=node_info(node_object(silent=True)),
+        want=SHORT_X,
+    ),
+    Case(
+        id="not even for a pod that asks for nothing",
+        pod=pod(),
+        node=node_info(node_object(silent=True)),
+        want=SHORT_U,
+    ),
+    Case(
+        id="nor does one that does not say how many pods it takes",
+        pod=pod(),
+        node=node_info(node_object(allocatable={"cpu": "8", "memory": "8Gi"})),
+        want=SHORT_U,
+    ),
+    Case(
+        id="nor one that says something else only",
+        pod=pod(requests={"cpu": "1"}),
+        node=node_info(node_object(allocatable={"pods": "8"})),
+        want=SHORT_X,
+    ),
+    Case(
+        id="in a manifest it has whatever is asked for",
         pod=pod(requests={"cpu": "1000"}),
-        node=node_info(node_object(unlimited=True)),
+        node=node_info(node_object(silent=True), unlimited=True),
+    ),
+    Case(
+        id="less than no cpu",
+        pod=pod(requests={"cpu": "1m"}),
+        node=node_info(node_object(allocatable={"cpu": "-1", "pods": "8"})),
+        want=SHORT_X,
+    ),
+    Case(
+        id="less than no cpu, for a pod that asks for none",
+        pod=pod(requests={"cpu": "0"}),
+        node=node_info(node_object(allocatable={"cpu": "-1", "pods": "8"})),
+    ),
+    Case(
+        id="room for less than no pods",
+        pod=pod(),
+        node=node_info(node_object(allocatable={"cpu": "8", "pods": "-3"})),
+        want=SHORT_U,
+    ),
+    Case(
+        id="a request below zero asks for nothing, on a node that has less than nothing left",
+        pod=pod(requests={"cpu": "-1"}),
+        node=offering({"cpu": "3"}, cpu="2"),
+    ),
+    Case(
+        id="and makes no room for the other containers",
+        pod=pod(containers=[container("a", {"cpu": "-4"}), container("b", {"cpu": "3"})]),
+        node=offering(cpu="2"),
+        want=SHORT_X,
     ),
 ]
 
@@ -374,5 +426,6 @@ def test_resource_score_is_the_mean_share_left() -> None:
         [pod("user", requests={"cpu": "1", "memory": "0"})],
     )
 
+    assert node_resources.score_node(state_of(pod()), node_info(node_object(silent=True))) == 0
     # cpu: 4000 - 1000 - 1000 of 4000; memory: 1000 - 0 - 200 (a container that asks for none) of 1000
     assert node_resources.score_node(state_of(pod(requests={"cpu": "1"})), node) == (50 + 80) // 2

@@ -435,7 +435,7 @@ async def test_a_long_list_is_decoded_and_indexed_in_pieces_between_which_others
 
 async def test_a_wrong_index_is_found_by_the_recount_and_made_anew():
     async with running(listed(10, claim("a", 3, device="x"))) as scene:
-        scene.cache._allocated.set_written("uid-a", None, None)
+        scene.cache._allocated.set_written("uid-a", None)
         await scene.clock.advance(300)
         assert scene.metrics.wrong == 1
         assert scene.cache.recount() == []

@@ -1,10 +1,13 @@
 """The claim controller, case by case of scheduler-and-claims 1.4."""
 
+import json
 import re
 
 import pytest
 
+from scheduler.client import Committed
 from scheduler.simulated.claim_controller import ClaimController, claim_base_name
+from tests.opaque import HIDDEN, PLAIN, UNUSUAL, allocation, claim_body
 from tests.scheduler.simulated.world import CLAIMS, FINALIZER, PODS, World, status
 
 
@@ -230,6 +233,42 @@ async def test_a_deleted_claim_goes_when_nobody_uses_it(
     await world.steps(controller)
     assert status(await world.get(f"{CLAIMS}/c"))["allocation"]
     await world.phase("p", "Succeeded")
+    await world.steps(controller)
+    assert await world.names(CLAIMS) == []
+
+
+# The mirror is of decoded objects.
+TEXTS = {
+    name: text
+    for name, text in {**PLAIN, **UNUSUAL, **HIDDEN}.items()
+    if name not in ("no UTF-8", "300 deep")
+}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
+async def test_a_claim_is_given_up_whatever_its_parameters_are(
+    world: World, controller: ClaimController, text: bytes
+) -> None:
+    first, second = await world.pod("p", gpu="c"), await world.pod("q", gpu="c")
+    finalizers = b'"name":"c","finalizers":["%b"]' % FINALIZER.encode()
+    body = claim_body("c", text).replace(b'"name":"c"', finalizers, 1)
+    assert isinstance(await world.client.write("POST", CLAIMS, body), Committed)
+    consumers = [
+        {"resource": "pods", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+        for pod in (first, second)
+    ]
+    reserved = b'{"metadata":{"name":"c"},"status":{"allocation":%b,"reservedFor":%b}}' % (
+        allocation(text),
+        json.dumps(consumers).encode(),
+    )
+    written = await world.client.write("PUT", f"{CLAIMS}/c/status", reserved)
+    assert isinstance(written, Committed), written
+    await world.phase("p", "Succeeded")
+    await world.steps(controller)
+    [left] = status(await world.get(f"{CLAIMS}/c"))["reservedFor"]
+    assert left["name"] == "q"
+    await world.delete(f"{CLAIMS}/c")
+    await world.phase("q", "Succeeded")
     await world.steps(controller)
     assert await world.names(CLAIMS) == []
 
