@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 K8S ?= 1.37
 CASES ?= 0
+SEED ?= 1
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -61,6 +62,21 @@ controlplane: ## build the real control plane once (Go), cached by version
 e2e: $(VENV)/.dev ## the real control plane: contract, lifecycle, extender, stand-alone, RBAC, faults
 	@if [ -z "$$KUBECONFIG" ]; then bash e2e/controlplane/build.sh $(K8S) >/dev/null; fi
 	DRA_E2E_KUBERNETES_VERSION=$(K8S) $(BIN)/pytest -q -m integration e2e tests/contract
+
+.PHONY: simulate-seeds
+simulate-seeds: $(VENV)/.dev ## the simulation for eight minutes, at least 300 seeds; SEED=n begins elsewhere
+	$(BIN)/python -m tests.simulation.run --seconds 480 --first $(SEED) --least 300 --jobs 2
+
+.PHONY: simulate-soak
+simulate-soak: $(VENV)/.dev ## 2,000 seeds of the simulation; every kind of fault, crash and outcome must have happened
+	$(BIN)/python -m tests.simulation.run --seeds $(SEED)-$$(($(SEED) + 1999)) --jobs 2 --gates
+
+.PHONY: simulate-planted
+simulate-planted: $(VENV)/.dev ## every bug that is planted in the application must be found by the simulation
+	$(BIN)/python -m tests.simulation.planted
+
+.PHONY: soak
+soak: simulate-soak simulate-planted ## what takes hours: the long sizes of the simulation
 
 .PHONY: conformance
 conformance: $(VENV)/.dev ## ask upstream's allocator and CEL afresh (Go) and compare; CASES=n random cases on top

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from e2e.harness import judge
 from e2e.harness.api import CLAIMS, PODS, Api, Object, Resource
-from e2e.harness.objects import FINALIZER
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class Recorder:
                 continue
             claims[uid] = change.object
             if before is not None:
-                yield from _newly_allocated(before, change.object)
+                yield from judge.newly_allocated(before, change.object)
             concerned = {uid}
             for device in judge.devices_of(change.object):
                 holders[device].add(uid)
@@ -106,18 +105,3 @@ class Recorder:
                     raise RuntimeError(f"watch of {kind.plural}: {item}")
                 version = item["metadata"]["resourceVersion"]
                 self.changes.append(Change(event, kind.kind, item))
-
-
-def _allocation(claim: Object | None) -> Object | None:
-    allocation: Object | None = (claim or {}).get("status", {}).get("allocation")
-    return allocation
-
-
-def _newly_allocated(before: Object, after: Object) -> Iterator[judge.Finding]:
-    name = after["metadata"]["name"]
-    if _allocation(before) is not None or _allocation(after) is None:
-        return
-    if not after["status"].get("reservedFor"):
-        yield judge.Finding("S10", name, "allocated without a reservation")
-    if FINALIZER not in (after["metadata"].get("finalizers") or []):
-        yield judge.Finding("S7", name, "allocated before it had the finalizer")

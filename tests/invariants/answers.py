@@ -219,23 +219,24 @@ def consumption(capacity: Object, asked: str | None) -> int | None:
     if asked is None:
         return nanos(policy["default"]) if policy.get("default") else nanos(capacity["value"])
     want = nanos(asked)
-    if policy.get("default") and want == nanos(policy["default"]):
+    if not policy or (policy.get("default") and want == nanos(policy["default"])):
         return want
-    if policy.get("validRange"):
-        valid = policy["validRange"]
-        low = nanos(valid["min"]) if valid.get("min") else None
-        if low is None:
-            return want
-        if want <= low or not valid.get("step"):
-            return max(want, low)
-        step = nanos(valid["step"])
-        if step % 10**9 or low % 10**9 or want % 10**9:
-            return None
-        return low + -(-(want - low) // step) * step
     if policy.get("validValues"):
         fitting = [nanos(value) for value in policy["validValues"] if nanos(value) >= want]
         return min(fitting) if fitting else None
-    return want
+    return _in_range(policy.get("validRange") or {}, want)
+
+
+def _in_range(valid: Object, want: int) -> int | None:
+    if not valid.get("min"):
+        return want
+    low = nanos(valid["min"])
+    if want <= low or not valid.get("step"):
+        return max(want, low)
+    step = nanos(valid["step"])
+    if step % 10**9 or low % 10**9 or want % 10**9:
+        return None
+    return low + -(-(want - low) // step) * step
 
 
 def _twice(results: Iterable[Object]) -> Iterator[str]:
@@ -295,8 +296,8 @@ def _configuration(
     want: list[tuple[str, list[str], Any]] = []
     for class_name, names in by_class.items():
         found = view.classes.get(class_name) or {"spec": {}}
-        for entry in found["spec"].get("config") or ():
-            want.append(("FromClass", names, entry.get("opaque")))
+        entries = found["spec"].get("config") or ()
+        want.extend(("FromClass", names, entry.get("opaque")) for entry in entries)
     served = {question.name for question in chosen.values()}
     for entry in claim["spec"].get("devices", {}).get("config") or ():
         names = list(entry.get("requests") or ())

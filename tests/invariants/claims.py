@@ -35,6 +35,19 @@ def in_form(claim: Object) -> Iterator[Finding]:
             yield Finding("S7", full_name(claim), f"allocated with finalizers {finalizers}")
 
 
+def bare(claim: Object) -> Iterator[Finding]:
+    """S10: allocated is reserved."""
+    if not reserved_for(claim):
+        yield Finding("S10", full_name(claim), "allocated without a reservation")
+
+
+def timed(claim: Object) -> Iterator[Finding]:
+    """An allocation says when it was made; without that kube-scheduler never shares the claim."""
+    allocated = allocation(claim)
+    if allocated is not None and not allocated.get("allocationTimestamp"):
+        yield Finding("timestamp", full_name(claim), "allocated without allocationTimestamp")
+
+
 def written(
     before: Object | None, after: Object, cluster: Cluster, slack: float
 ) -> Iterator[Finding]:
@@ -42,10 +55,8 @@ def written(
     yield from in_form(after)
     was, now = allocation(before or {}), allocation(after)
     if was is None and now is not None:
-        if not reserved_for(after):
-            yield Finding("S10", full_name(after), "allocated without a reservation")
-        if not now.get("allocationTimestamp"):
-            yield Finding("timestamp", full_name(after), "allocated without allocationTimestamp")
+        yield from bare(after)
+        yield from timed(after)
         yield from _admin(after, cluster)
     elif was is not None and now is not None and was != now:
         yield Finding("S9", full_name(after), "its allocation was replaced by another")

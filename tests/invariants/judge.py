@@ -11,6 +11,7 @@
 | L1-L8 | at the end of a quiet time, see `liveness` |
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -36,6 +37,7 @@ from tests.invariants.objects import (
     uid,
 )
 
+MOST_INVALID = 4
 __all__ = ["Finding", "Judge", "Terms", "judge"]
 
 
@@ -76,6 +78,8 @@ class Judge:
         self._epochs: list[tuple[int, int]] = []  # (revision, epoch) of allocations, rising
         self._created_at: dict[str, int] = {}  # claim UID -> revision
         self._asked_to_bind: set[str] = set()
+        self._lenient_until = float("-inf")
+        self._refused: Counter[tuple[str, str]] = Counter()
         self._calls = False
         self._reported: set[tuple[str, str, str]] = set()
 
@@ -88,6 +92,7 @@ class Judge:
             case Sent():
                 if self.terms.is_ours(entry.author):
                     self._report(request_rules.sent(entry))
+                    self._report(self._invalid(entry))
             case Call():
                 self._calls = True
                 if entry.verb == "bind" and isinstance(entry.request, dict):
@@ -100,6 +105,14 @@ class Judge:
                 pass
         self._report(self.liveness.take(entry, self.cluster))
 
+    def _invalid(self, request: Sent) -> Iterator[Finding]:
+        if not request_rules.is_invalid(request):
+            return
+        self._refused[request.author, request.path] += 1
+        if self._refused[request.author, request.path] == MOST_INVALID:
+            what = f"{request.method} {request.path}"
+            yield Finding("S12", what, f"is refused as invalid every time: {request.message}")
+
     def _report(self, found: Iterable[Finding]) -> None:
         for finding in found:
             key = (finding.rule, finding.subject, finding.text)
@@ -110,6 +123,8 @@ class Judge:
                 )
 
     def _restored(self, entry: Restored) -> None:
+        """Caches are of another history, and nobody can tell: not before they have been read again."""
+        self._lenient_until = entry.at + self.terms.slack
         self.cluster.revision = entry.revision
         for kind in {*self.cluster.objects, *entry.objects}:
             there = {uid(obj) for obj in entry.objects.get(kind, ())}
@@ -148,7 +163,7 @@ class Judge:
             self._is_ours[uid(claim)] = ours
         elif now is None:
             cluster.allocated_at.pop(uid(claim), None)
-        if not ours:
+        if not ours or change.at < self._lenient_until:
             return
         self._report(claim_rules.written(before, claim, cluster, terms.slack))
         if is_new:
@@ -216,6 +231,8 @@ class Judge:
         pod = change.object
         is_bound = bool(node_of(pod)) and not (before is not None and node_of(before))
         if not is_bound or not self.terms.is_ours(change.author):
+            return
+        if change.at < self._lenient_until:
             return
         slack = self.terms.slack
         self._report(pod_rules.usable(pod, self.cluster))

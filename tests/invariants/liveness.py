@@ -59,9 +59,9 @@ class Liveness:
         if isinstance(entry, Sent):
             if not entry.author.startswith(self._ours):
                 return
-            if entry.at >= self._healed_at + SETTLED_SECONDS:
-                if "/leases" not in entry.path and "/events" not in entry.path:
-                    self._requests[entry.author] += 1
+            is_work = "/leases" not in entry.path and "/events" not in entry.path
+            if is_work and entry.at >= self._healed_at + SETTLED_SECONDS:
+                self._requests[entry.author] += 1
             if entry.status in (403, 422):
                 self._refusals[entry.author, entry.method, entry.path] += 1
         elif isinstance(entry, Change):

@@ -16,7 +16,8 @@ TERMINAL = ("Succeeded", "Failed")
 
 
 def uid(obj: Object) -> str:
-    return str(obj["metadata"].get("uid", ""))
+    """The UID; the name of an object that was never stored."""
+    return str(obj["metadata"].get("uid") or full_name(obj))
 
 
 def name(obj: Object) -> str:

@@ -34,8 +34,13 @@ def sent(request: Sent) -> Iterator[Finding]:
         return
     if request.status == 403:
         yield Finding("S12", what, f"was forbidden: {request.message}")
-    if request.status in (400, 413, 415, 422) and not _is_race(request):
+    if is_invalid(request) and "/resourceclaims/" not in request.path:
         yield Finding("S12", what, f"was refused as invalid: {request.message}")
+
+
+def is_invalid(request: Sent) -> bool:
+    """Whether a write was refused for what it says. (Of a claim it may be tried, to see whether its bytes matter.)"""
+    return request.status in (400, 413, 415, 422) and not request.fault and not _is_race(request)
 
 
 def _is_race(request: Sent) -> bool:

@@ -126,7 +126,7 @@ class _Search:
                 if not all(answers):
                     continue
                 device_id = (*pool.name, called)
-                result = {
+                result: Object = {
                     "request": question.name,
                     "driver": pool.name[0],
                     "pool": pool.name[1],

@@ -1,15 +1,16 @@
 """Makes things go wrong: on the way of requests and watches, to processes, to the server, to nodes. And mends it all."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from scheduler.apiserver.requests import Request
 from scheduler.apiserver.server import Response
-from scheduler.client import MERGE_PATCH
+from scheduler.client import MERGE_PATCH, PROTOBUF
 from scheduler.model import FINALIZER
 from tests.simulation.faults import Faults, Verdict
 from tests.simulation.network import Answer, WatchConnection, Wire
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 NODES: Final = "/api/v1/nodes"
 LEASE: Final = "/apis/coordination.k8s.io/v1/namespaces/dra-scheduler/leases/dra-scheduler"
+GARBAGE: Final = (b"<html>502</html>", b'{"type":"ADDED","obj', b"[]", b'{"type":1}')
 PHASES: Final = ("before it is sent", "before it is done", "before the answer", "after the answer")
 
 
@@ -41,23 +43,25 @@ def status_response(code: int, reason: str, message: str, retry_after: int = 0) 
     return Response(code, orjson.dumps(body))
 
 
+_WRITES: Final = (
+    ("/binding", "bind"),
+    ("/leases", "lease"),
+    ("/pods/", "pod status"),
+    ("/resourceclaims/", "finalizer"),
+)
+
+
 def write_name(request: Request) -> str:
     """What a write of ours is for; empty: it is no write, or only a message."""
-    path, method = request.path, request.method
-    if method == "GET" or "/events" in path:
+    if request.method == "GET" or "/events" in request.path:
         return ""
-    if path.endswith("/binding"):
-        return "bind"
-    if "/leases" in path:
-        return "lease"
-    if "/pods/" in path:
-        return "pod status"
-    if "/resourceclaims/" in path:
-        if path.endswith("/status"):
-            status = orjson.loads(request.body).get("status") or {}
-            return "allocate" if status.get("reservedFor") else "release"
-        return "claim patch" if method == "PATCH" else "finalizer"
-    return ""
+    name = next((name for part, name in _WRITES if part in request.path), "")
+    if name != "finalizer":
+        return name
+    if not request.path.endswith("/status"):
+        return "claim patch" if request.method == "PATCH" else "finalizer"
+    is_reservation = request.content_type == PROTOBUF or b'"reservedFor":[{' in request.body
+    return "allocate" if is_reservation else "release"
 
 
 class ReplicaFaults(Faults):
@@ -81,33 +85,39 @@ class ReplicaFaults(Faults):
             return self._on_read(request)
         return self._on_write(wire, request)
 
+    def _first(self, possible: Iterable[tuple[str, Callable[[], Verdict]]]) -> Verdict | None:
+        """The first of some faults that happens now."""
+        for fault, make in possible:
+            if self.world.happens(fault):
+                verdict = make()
+                verdict.fault = fault
+                return verdict
+        return None
+
     def _on_read(self, request: Request) -> Verdict:
-        happens, rng = self.world.happens, self.rng
         is_list = "limit" in request.query
-        if happens("refused"):
-            return Verdict("refused", not_sent=True)
-        if happens("F4 request lost"):
-            return Verdict("F4 request lost", loses_request=True)
-        if happens("F2 throttled"):
-            return Verdict("F2 throttled", instead=status_response(429, "TooManyRequests", "", 1))
-        if happens("F3 error"):
-            code = rng.choice((500, 503, 504))
-            return Verdict("F3 error", instead=status_response(code, "InternalError", "injected"))
-        if not request.flag("watch") and happens("F5 broken body"):
-            return Verdict("F5 broken body", after=_cut)
-        if is_list and request.query.get("continue"):
-            if happens("F12 page expired"):
-                answer = status_response(
-                    410, "Expired", "The provided continue parameter is too old"
-                )
-                return Verdict("F12 page expired", instead=answer)
-        elif is_list and self.world.plan.rate("F12 page expired"):
-            query = {**request.query, "limit": str(rng.randint(1, 5))}
+        is_page = is_list and bool(request.query.get("continue"))
+        older = self._listed.get(request.path) if request.query.get("resourceVersion") else None
+        possible: list[tuple[str, Callable[[], Verdict]]] = [
+            ("refused", lambda: Verdict(not_sent=True)),
+            ("F4 request lost", lambda: Verdict(loses_request=True)),
+            ("F2 throttled", lambda: Verdict(instead=_throttled(1))),
+            ("F3 error", lambda: Verdict(instead=self._error())),
+        ]
+        if not request.flag("watch"):
+            possible.append(("F5 broken body", lambda: Verdict(after=_cut)))
+        if is_page:
+            expired = status_response(410, "Expired", "The provided continue parameter is too old")
+            possible.append(("F12 page expired", lambda: Verdict(instead=expired)))
+        if is_list and older:
+            stale = Response(200, self.rng.choice(older))
+            possible.append(("F13 stale list", lambda: Verdict(instead=stale)))
+        verdict = self._first(possible)
+        if verdict is not None:
+            return verdict
+        if is_list and not is_page and self.world.plan.rate("F12 page expired"):
+            query = {**request.query, "limit": str(self.rng.randint(1, 5))}
             return Verdict(request=replace(request, query=query))
-        if is_list and request.query.get("resourceVersion"):
-            older = self._listed.get(request.path)
-            if older and happens("F13 stale list"):
-                return Verdict("F13 stale list", instead=Response(200, rng.choice(older)))
         return Verdict()
 
     def _on_write(self, wire: Wire, request: Request) -> Verdict:
@@ -121,33 +131,27 @@ class ReplicaFaults(Faults):
         if name and world.chaos.is_forbidden(name):
             answer = status_response(403, "Forbidden", f"cannot do this: {name}")
             return Verdict("F33 forbidden", instead=answer)
-        happens = world.happens
-        if happens("refused"):
-            return Verdict("refused", not_sent=True)
-        if happens("F1 conflict"):
-            return Verdict("F1 conflict", before=lambda: self._touch(request))
-        if happens("F2 throttled"):
-            after = rng.choice((0, 1, 3))
-            answer = status_response(429, "TooManyRequests", "injected", after)
-            return Verdict("F2 throttled", instead=answer)
-        if happens("F3 error"):
-            code = rng.choice((500, 502, 503))
-            return Verdict("F3 error", instead=status_response(code, "InternalError", "injected"))
         patience = rng.choice((0.05, 1.0, 8.0))
-        if happens("F4 answer lost"):
-            return Verdict("F4 answer lost", loses_answer=True, patience=patience)
-        if happens("F4 late commit"):
-            late = rng.uniform(0.1, 4.9)
-            return Verdict(
-                "F4 late commit", delay_up=late, loses_answer=True, patience=min(patience, late)
-            )
-        if happens("F4 request lost"):
-            return Verdict("F4 request lost", loses_request=True, patience=patience)
-        if happens("F4 resent"):
-            return Verdict("F4 resent", after=_resent)
-        if happens("F5 broken body"):
-            return Verdict("F5 broken body", after=_cut)
-        return Verdict()
+        late = rng.uniform(0.1, 4.9)
+        possible: list[tuple[str, Callable[[], Verdict]]] = [
+            ("refused", lambda: Verdict(not_sent=True)),
+            ("F1 conflict", lambda: Verdict(before=lambda: self._touch(request))),
+            ("F2 throttled", lambda: Verdict(instead=_throttled(rng.choice((0, 1, 3))))),
+            ("F3 error", lambda: Verdict(instead=self._error())),
+            ("F4 answer lost", lambda: Verdict(loses_answer=True, patience=patience)),
+            (
+                "F4 late commit",
+                lambda: Verdict(delay_up=late, loses_answer=True, patience=min(patience, late)),
+            ),
+            ("F4 request lost", lambda: Verdict(loses_request=True, patience=patience)),
+            ("F4 resent", lambda: Verdict(after=_resent)),
+            ("F5 broken body", lambda: Verdict(after=_cut)),
+        ]
+        return self._first(possible) or Verdict()
+
+    def _error(self) -> Response:
+        code = self.rng.choice((500, 502, 503, 504))
+        return status_response(code, "InternalError", "injected")
 
     def _crash(self, name: str) -> Verdict:
         phase = self.rng.choice(PHASES)
@@ -231,8 +235,7 @@ class ReplicaFaults(Faults):
     def on_line(
         self, connection: WatchConnection, line: bytes, recent: Iterable[bytes]
     ) -> Iterable[bytes]:
-        world, rng, loop = self.world, self.rng, self.world.loop
-        if world.is_healed:
+        if self.world.is_healed:
             return (line,)
         left = self._skipping.get(connection)
         if left is not None:
@@ -242,31 +245,55 @@ class ReplicaFaults(Faults):
             else:
                 self._skipping[connection] = left - 1
             return ()
-        happens = world.happens
-        if happens("F5 garbage line"):
-            return (
-                rng.choice((b"<html>502</html>", b'{"type":"ADDED","obj', b"[]", b'{"type":1}')),
-                line,
-            )
-        if happens("F6 watch cut"):
+        return self._disturbed(connection, line, list(recent))
+
+    def _disturbed(
+        self, connection: WatchConnection, line: bytes, known: list[bytes]
+    ) -> Iterable[bytes]:
+        rng, loop = self.rng, self.world.loop
+
+        def garbage() -> Iterable[bytes]:
+            return (rng.choice(GARBAGE), line)
+
+        def cut() -> Iterable[bytes]:
             loop.later(0.0, lambda: connection.fail("the connection was reset"))
             return ()
-        if happens("F6 watch ended"):
+
+        def ended() -> Iterable[bytes]:
             loop.later(0.0, connection.end)
             return (line,)
-        if happens("F7 watch silent"):
+
+        def silent() -> Iterable[bytes]:
             connection.fall_silent()
             return ()
-        if happens("F8 gone"):
+
+        def gone() -> Iterable[bytes]:
             connection.send_error(410, rng.choice(("Expired", "Gone")))
             return ()
-        if happens("F11 skipped"):
+
+        def skipped() -> Iterable[bytes]:
             self._skipping[connection] = rng.randint(1, 3)
             return ()
-        known = list(recent)
-        if known and happens("F10 repeated"):
-            return (line, rng.choice(known))
+
+        def repeated() -> Iterable[bytes]:
+            return (line, rng.choice(known or [line]))
+
+        for fault, do in (
+            ("F5 garbage line", garbage),
+            ("F6 watch cut", cut),
+            ("F6 watch ended", ended),
+            ("F7 watch silent", silent),
+            ("F8 gone", gone),
+            ("F11 skipped", skipped),
+            ("F10 repeated", repeated),
+        ):
+            if self.world.happens(fault):
+                return do()
         return (line,)
+
+
+def _throttled(after: int) -> Response:
+    return status_response(429, "TooManyRequests", "injected", after)
 
 
 def _cut(answer: Answer) -> Answer:
@@ -320,12 +347,13 @@ class Chaos:
             },
             "status": {"allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"}},
         }
-        first, second = (
-            lambda: self.world.do("POST", NODES, body),
-            lambda: self.world.drivers.node_added(name),
-        )
+        steps: list[Callable[[], Any]] = [
+            partial(self.world.do, "POST", NODES, body),
+            partial(self.world.drivers.node_added, name),
+        ]
         if self.rng.random() < 0.3:
-            first, second = second, first
+            steps.reverse()
+        first, second = steps
         first()
         if self.rng.random() < 0.3:
             self.world.loop.later(self.rng.random() * 3.0, second)

@@ -4,6 +4,10 @@ import random
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.invariants.objects import results, status
+from tests.simulation.eviction import evict
+from tests.simulation.tenants import claims_path
+
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
@@ -12,6 +16,8 @@ SLICES: Final = "/apis/resource.k8s.io/v1/resourceslices"
 CLASSES: Final = "/apis/resource.k8s.io/v1/deviceclasses"
 RULES: Final = "/apis/resource.k8s.io/v1/devicetaintrules"
 SHARED_POOL: Final = "fabric"
+ATTACHED: Final = "example.com/attached"
+FAILED: Final = "example.com/failed"
 
 
 def driver_name(kind: str) -> str:
@@ -121,6 +127,9 @@ class Pool:
             self.devices = _shared(count, rng)
         else:
             self.devices = _gpus(count, rng)
+        if kind == "slow":
+            for device in self.devices:
+                device |= {"bindingConditions": [ATTACHED], "bindingFailureConditions": [FAILED]}
         self.whole = ([*self.devices], [*self.counters])
 
     def slices(self) -> list[Object]:
@@ -234,6 +243,9 @@ class Drivers:
     def second(self) -> None:
         """What goes wrong in one second."""
         world, rng = self.world, self.rng
+        self.attach()
+        if world.plan.rate("taints"):
+            evict(world)
         if not self.pools:
             return
         pool = rng.choice(self.pools)
@@ -273,6 +285,42 @@ class Drivers:
             self._taint(pool)
         if world.happens("classes"):
             self._change_class()
+
+    def attach(self) -> None:
+        """Devices of the slow driver are attached some time after they were allocated, or fail."""
+        if "slow" not in self.world.plan.drivers:
+            return
+        for claim in list(self.world.objects("resource.k8s.io/resourceclaims")):
+            waiting = [
+                result
+                for result in results(claim)
+                if result.get("bindingConditions") and not status(claim).get("devices")
+            ]
+            if waiting and self.rng.random() < 0.4:
+                self._tell(claim, waiting)
+
+    def _tell(self, claim: Object, waiting: Iterable[Object]) -> None:
+        world = self.world
+        type_ = FAILED if world.happens("attach failed") else ATTACHED
+        world.note(f"(devices {type_.rpartition('/')[2]})")
+        condition = {
+            "type": type_,
+            "status": "True",
+            "reason": "Told",
+            "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        meta = claim["metadata"]
+        path = f"{claims_path(meta['namespace'])}/{meta['name']}"
+        _, current = world.do("GET", path)
+        current["status"]["devices"] = [
+            {
+                **{field: result[field] for field in ("driver", "pool", "device")},
+                "conditions": [condition],
+            }
+            for result in waiting
+        ]
+        world.do("PUT", f"{path}/status", current)
 
     def _whole(self, pool: Pool) -> None:
         if pool in self.pools:

@@ -106,7 +106,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         self._numbers = 0
         self._worker_callbacks: list[Callable[[], object]] | None = None
         self._ready: list[asyncio.Handle] = []
-        self.set_task_factory(self._make_task)
+        self.set_task_factory(self._make_task)  # type: ignore[arg-type]  # a narrower one
         self.set_exception_handler(lambda _loop, context: self.errors.append(context))
 
     def time(self) -> float:
@@ -163,7 +163,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         self.call_soon(work)
         return future
 
-    def call_soon_threadsafe(
+    def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
         """As `call_soon`; from a worker: as soon as its step has ended."""
@@ -209,7 +209,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         ready.pop()
         if handle._cancelled:
             return
-        owner = handle._context.get(OWNER)
+        owner = handle._context.get(OWNER)  # type: ignore[attr-defined]
         if owner is not None:
             if owner.is_dead:
                 return

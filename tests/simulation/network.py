@@ -79,16 +79,19 @@ class Wire:
     lags: dict[str, float] = field(default_factory=dict)
     watches: "list[WatchConnection]" = field(default_factory=list)
 
-    async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+    async def get(
+        self, path: str, query: Mapping[str, str] | None = None, *, accept: str = JSON
+    ) -> bytes:
         """Read an object or list."""
-        answer = await self.net.exchange(self, Request("GET", path, dict(query or {})))
+        request = Request("GET", path, dict(query or {}), accept=accept)
+        answer = await self.net.exchange(self, request)
         if isinstance(answer, NoAnswer):
             raise UnavailableError(f"GET {path}: {answer.cause}")
         if not isinstance(answer, Response):
             raise TypeError(path)
         if answer.status >= 300:
             raise _error(answer)
-        if not answer.body.endswith(b"}"):
+        if answer.content_type == JSON and not answer.body.endswith(b"}"):
             raise UnavailableError(f"GET {path}: the answer is no Kubernetes object")
         return answer.body
 
@@ -211,18 +214,19 @@ class WatchConnection:
 
     def pump(self) -> None:
         """Send what the server has by now."""
-        if self._is_closed or self._is_silent:
+        if self._is_over():
             return
-        lines = self._watch.take()
-        faults = self.wire.faults
-        for line in lines:
-            for sent in faults.on_line(self, line, self._recent):
+        for line in self._watch.take():
+            for sent in self.wire.faults.on_line(self, line, self._recent):
                 self._send(sent)
             self._recent.append(line)
-            if self._is_silent or self._is_closed:
+            if self._is_over():
                 return
         if self._watch.ended:
             self._send(None)
+
+    def _is_over(self) -> bool:
+        return self._is_closed or self._is_silent
 
     def send_error(self, code: int, reason: str) -> None:
         """Send an ERROR event; the server then ends the watch."""
@@ -277,11 +281,11 @@ class WatchConnection:
         self._wake()
 
     def _wake(self) -> None:
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None and not waiter.done() and self._arrived:
-            waiter.set_result(None)
-        elif waiter is not None:
-            self._waiter = waiter
+        waiter = self._waiter
+        if waiter is not None and self._arrived:
+            self._waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _after(self, seconds: float, do: Callable[[], None]) -> None:
         self._timers.append(self._loop.later(seconds, do))

@@ -72,6 +72,7 @@ FAULTS: Final[dict[str, FaultKind]] = {
     "driver restart": FaultKind("a driver deletes its slices and publishes again", 0.03),
     "invalid pool": FaultKind("a driver publishes what cannot be", 0.03),
     "taints": FaultKind("devices get taints, by slices and rules", 0.05),
+    "attach failed": FaultKind("a device cannot be attached (binding conditions)", 0.4),
     "F23 claim deleted": FaultKind("a claim is deleted while its pod is bound", 0.1),
     "F24 pod deleted": FaultKind("a pod is deleted, or replaced, while it is bound", 0.1),
     "F25 node gone": FaultKind("a node is deleted or cordoned while a pod is bound", 0.05),
@@ -181,7 +182,7 @@ def make_plan(
     election = replicas > 1 or rng.random() < 0.5
     if "F18 two active" in faults:
         election = False
-    drivers = rng.sample(("gpu", "shared", "mig", "net"), rng.randint(1, 3))
+    drivers = rng.sample(("gpu", "shared", "mig", "net", "slow"), rng.randint(1, 3))
     return Plan(
         seed=seed,
         mode=mode,

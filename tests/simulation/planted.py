@@ -19,16 +19,19 @@ from typing import Any, Final
 from unittest.mock import patch
 
 import msgspec
-import orjson
 
 from allocator import pools
 from allocator.model.claims import ResourceClaim
+from scheduler.apiserver import opaque
+from scheduler.apiserver.requests import Request
 from scheduler.binder import Binder, ClaimWriter, PodWriter
+from scheduler.binder.edits import Deallocation
 from scheduler.binder.outcome import BindError
+from scheduler.binder.requests import send
 from scheduler.bootstrap.process import Process
 from scheduler.cache.cluster import ClusterCache
 from scheduler.cache.store import EventType, WatchEvent
-from scheduler.client import Committed, Rejected, Unknown
+from scheduler.client import PROTOBUF, Committed, Rejected, Unknown
 from scheduler.engine.engine import Engine
 from scheduler.extender.service import ExtenderService, FilterAnswer
 from scheduler.extender.wakeup import WakeUp
@@ -95,12 +98,12 @@ def _on_write(stack: ExitStack, change: Callable[[str, str, Any], Any]) -> None:
     write = Wire.write
 
     async def changed(self: Wire, method: str, path: str, body: bytes, **options: Any) -> Any:
-        if self.identity.startswith(OURS) and body:
-            from scheduler.apiserver.requests import Request
-
+        is_json = options.get("content_type") != PROTOBUF
+        if self.identity.startswith(OURS) and body and is_json:
             name = write_name(Request(method, path, {}, body))
             if name:
-                body = orjson.dumps(change(name, method, orjson.loads(body)))
+                document = change(name, method, opaque.decode("ResourceClaim", body))
+                body = opaque.encode(document)
         return await write(self, method, path, body, **options)
 
     _replace(stack, Wire, "write", changed)
@@ -135,8 +138,7 @@ def _(stack: ExitStack) -> None:
     def change(name: str, _method: str, document: Any) -> Any:
         if name in ("finalizer", "allocate", "release"):
             for entry in document["spec"].get("devices", {}).get("config") or ():
-                parameters = entry.get("opaque", {}).get("parameters", {})
-                parameters["rewritten"] = True
+                entry["opaque"]["parameters"] = {"rewritten": True}
         return document
 
     _on_write(stack, change)
@@ -161,17 +163,16 @@ def _(stack: ExitStack) -> None:
     faults=("F4 late commit", "F4 answer lost"),
 )
 def _(stack: ExitStack) -> None:
-    async def put(self: ClaimWriter, document: Any, subresource: str = "") -> Any:
-        meta = document["metadata"]
-        path = (
-            f"/apis/resource.k8s.io/v1/namespaces/{meta['namespace']}/resourceclaims/{meta['name']}"
-        )
-        answer = await self.client.write("PUT", path + subresource, orjson.dumps(document))
+    async def send_once(self: ClaimWriter, claim: Any, request: Any) -> Any:
+        del claim
+        if request is None:
+            return Rejected(409, "Conflict", "")
+        answer = await send(self.client, request)
         return (
             Rejected(403, "Forbidden", "taken for a no") if isinstance(answer, Unknown) else answer
         )
 
-    _replace(stack, ClaimWriter, "put", put)
+    _replace(stack, ClaimWriter, "_send", send_once)
 
     async def undo(self: Binder, chain: Any, touched: Any) -> None:
         """Believes that there is nothing to take back."""
@@ -277,15 +278,9 @@ def _(stack: ExitStack) -> None:
 )
 def _(stack: ExitStack) -> None:
     async def give_back(self: ClaimWriter, claim: ResourceClaim, pod_uid: str) -> bool:
-        record = self.cache.claim_record(claim.metadata.namespace, claim.metadata.name)
-        if record is None:
-            return False
-        document = orjson.loads(record.raw)
-        if not (document.get("status") or {}).get("allocation"):
-            return False
-        for field in ("reservedFor", "allocation"):
-            document["status"].pop(field, None)
-        return isinstance(await self.put(document, "/status"), Committed)
+        del pod_uid
+        held = await self._read(claim, fresh=False)
+        return held.is_allocated and isinstance(await self.put(held, Deallocation()), Committed)
 
     _replace(stack, ClaimWriter, "give_back", give_back)
     from scheduler.extender import service
@@ -554,8 +549,14 @@ def _(stack: ExitStack) -> None:
 def _(stack: ExitStack) -> None:
     _replace(stack, LeaderElector, "can_write", lambda self, _now: self._is_leader)
     _replace(stack, LeaderElector, "_in_time", lambda _self: True)
-    _replace(stack, LeaderElector, "_is_taken", lambda _self: False)
     _replace(stack, ClaimWriter, "_check_epoch", lambda *_: None)
+    renew = LeaderElector._renew_until_lost
+
+    async def for_ever(self: LeaderElector) -> None:
+        await renew(self)
+        await asyncio.get_running_loop().create_future()
+
+    _replace(stack, LeaderElector, "_renew_until_lost", for_ever)
 
 
 @planted(
@@ -569,14 +570,14 @@ def _(stack: ExitStack) -> None:
     _replace(stack, ClaimWriter, "_check_epoch", lambda *_: None)
 
     def change(name: str, _method: str, document: Any) -> Any:
-        if name == "finalizer" and OLD.get("number", 0) % 3 == 0:
+        if name == "finalizer" and old.get("number", 0) % 3 == 0:
             annotations = document["metadata"].get("annotations") or {}
             if EPOCH_ANNOTATION in annotations:
                 annotations[EPOCH_ANNOTATION] = "1"
-        OLD["number"] = OLD.get("number", 0) + 1
+        old["number"] = old.get("number", 0) + 1
         return document
 
-    OLD: dict[str, int] = {}
+    old: dict[str, int] = {}
     _on_write(stack, change)
 
 
@@ -596,14 +597,7 @@ def _(stack: ExitStack) -> None:
 
     def changing(self: Reports, pod: Any, reason: Any, *, is_error: bool) -> None:
         text = f"{reason.message} (attempt {next(count)})"
-        failed(
-            self,
-            pod,
-            msgspec.structs.replace(reason, message=text)
-            if isinstance(reason, msgspec.Struct)
-            else replace(reason, message=text),
-            is_error=is_error,
-        )
+        failed(self, pod, replace(reason, message=text), is_error=is_error)
 
     _replace(stack, Reports, "failed", changing)
 

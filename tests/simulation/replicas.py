@@ -73,6 +73,7 @@ class Replica:
     restarts_by_itself: bool = True
     _servers: dict[str, AppServer] = field(default_factory=dict)
     _stop: asyncio.Event | None = None
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def start(self) -> None:
         """Start a new process."""
@@ -107,7 +108,7 @@ class Replica:
                 code = 1
             self._ended(owner, code)
 
-        world.loop.spawn(owner, run())
+        self._tasks.append(world.loop.spawn(owner, run()))
 
     def stop(self) -> None:
         """SIGTERM."""
@@ -159,7 +160,7 @@ class Replica:
 
             loop.later(self.world.net.latency(), done)
 
-        loop.spawn(self.owner, serve())
+        self._tasks.append(loop.spawn(self.owner, serve()))
         loop.later(seconds, lambda: answer.done() or answer.cancel())
         try:
             return await answer

@@ -188,6 +188,7 @@ def main() -> int:
     parser.add_argument("--mode", choices=("safety", "liveness", "both"), default="both")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--trace", type=Path, help="where the history of --seed is stored")
+    parser.add_argument("--least", type=int, default=0, help="fail if fewer seeds were run")
     parser.add_argument("--gates", action="store_true", help="fail if something never happened")
     options = parser.parse_args()
     if options.seed is not None:
@@ -201,7 +202,11 @@ def main() -> int:
         parser.error("give --seed, --seeds or --seconds")
     began = time.monotonic()
     report = run_many(seeds, options.mode, options.jobs, options.seconds)
-    return show(report, time.monotonic() - began, gates=options.gates)
+    code = show(report, time.monotonic() - began, gates=options.gates)
+    if report.runs < options.least:
+        print(f"only {report.runs} of at least {options.least} seeds were run")
+        return 1
+    return code
 
 
 def with_fixed_hashes() -> None:

@@ -3,7 +3,9 @@
 import random
 from typing import TYPE_CHECKING, Any, Final
 
+from scheduler.apiserver.opaque import Opaque
 from scheduler.client import MERGE_PATCH
+from tests.opaque import TEXTS
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -23,9 +25,8 @@ ODD_TEXT: Final = (
     "null",
     "-0",
     "\ufeffbom",
-    "ａ",
 )
-ODD_NUMBERS: Final = (0, -0.0, 1.0, 1e21, 1e-7, 2**53 + 1, -(2**63), 2**64 - 1, 0.1, 100.50)
+ODD_PARAMETERS: Final = tuple(TEXTS.values())
 
 
 def claims_path(namespace: str) -> str:
@@ -155,15 +156,9 @@ class Tenants:
         )
 
     def _configuration(self, kind: str, requests: list[Object]) -> Object:
-        parameters: Object = {"apiVersion": "v1", "kind": "Config"}
+        parameters: Any = {"apiVersion": "v1", "kind": "Config"}
         if self.world.happens("odd objects"):
-            rng = self.rng
-            parameters |= {
-                "text": rng.choice(ODD_TEXT),
-                "number": rng.choice(ODD_NUMBERS),
-                rng.choice(ODD_TEXT) or "k": [None, True, {}, [], rng.choice(ODD_TEXT)],
-                "deep": {"a": {"b": {"c": [[[{}]]]}}},
-            }
+            parameters = Opaque(self.rng.choice(ODD_PARAMETERS))
         entry: Object = {"opaque": {"driver": f"{kind}.example.com", "parameters": parameters}}
         if self.rng.random() < 0.5:
             entry["requests"] = [requests[0]["name"]]

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 import orjson
 
+from scheduler.apiserver import opaque
 from scheduler.apiserver.requests import Request
 from scheduler.apiserver.server import ApiServer, Response
 from scheduler.apiserver.store import Change as StoreChange
@@ -43,6 +44,10 @@ Object = dict[str, Any]
 OURS: Final = "dra-scheduler"
 WRITES: Final = ("finalizer", "allocate", "release", "bind", "lease", "pod status", "claim patch")
 OUTCOMES: Final = ("committed", "conflict", "refused", "unknown")
+KIND_OF_PLURAL: Final = {
+    "resourceclaims": "ResourceClaim",
+    "resourceclaimtemplates": "ResourceClaimTemplate",
+}
 RECORDED: Final = {
     "/pods": "Pod",
     "/nodes": "Node",
@@ -159,11 +164,14 @@ class World:
         who: Wire | None = None,
     ) -> tuple[int, Object]:
         """A request that nothing happens to: status and body."""
-        raw = b"" if body is None else orjson.dumps(body)
+        raw = b"" if body is None else opaque.encode(body)
         answer = self.net.handle(who or self.admin, Request(method, path, {}, raw, content_type))
         if isinstance(answer, Watch):
             raise TypeError(path)
-        return answer.status, orjson.loads(answer.body)
+        kind = KIND_OF_PLURAL.get(
+            path.rpartition("/namespaces/")[2].partition("/")[2].partition("/")[0]
+        )
+        return answer.status, opaque.decode(kind or "", answer.body)
 
     def list(self, path: str) -> list[Object]:
         """All objects of a collection, as copies."""
@@ -295,7 +303,8 @@ class World:
         for connection in tuple(self.net.connections):
             connection.fail("the connection was reset")
         objects = {
-            kind: [stored.obj for stored in store.objects(name)] for name, kind in RECORDED.items()
+            kind: [opaque.changed(kind, stored.obj, _as_text) for stored in store.objects(name)]
+            for name, kind in RECORDED.items()
         }
         self.record(Restored(self.loop.time(), store.revision, objects))
         for task in self._controllers:
@@ -353,11 +362,14 @@ class World:
         self.is_healed = True
         self.drivers.heal()
         self.mark("healed")
-        await asyncio.sleep(self.plan.quiet_seconds)
+        end = self.loop.time() + self.plan.quiet_seconds
+        while self.loop.time() < end:
+            self.drivers.attach()
+            await asyncio.sleep(1.0)
         self.mark("end", **self._facts())
 
     def _facts(self) -> Object:
-        processes = {}
+        processes: dict[str, Object] = {}
         for replica in self.replicas:
             process = replica.process
             if process is None or replica.is_down:
@@ -370,16 +382,37 @@ class World:
                 "openBinds": details["openBinds"],
                 "inFlightClaims": details["inFlightClaims"],
                 "assumedClaims": details["assumedClaims"],
+                "digest": details["digest"],
             }
         waiting = sum(not pod["spec"].get("nodeName") for pod in self.list("/api/v1/pods"))
         return {
             "processes": processes,
+            "digest": self._digests(),
             "waiting": waiting,
             "leaders": 1 if self.plan.election else self.plan.replicas,
             "exempt_pods": sorted(self._doomed()),
             "exempt_claims": [],
             "writes_conditions": self.plan.mode is Mode.STANDALONE,
         }
+
+    def _digests(self) -> Object:
+        """What the digests of complete caches are."""
+        kinds = {
+            "NODE": "/nodes",
+            "POD": "/pods",
+            "RESOURCE_CLAIM": "resource.k8s.io/resourceclaims",
+            "RESOURCE_SLICE": "resource.k8s.io/resourceslices",
+            "DEVICE_CLASS": "resource.k8s.io/deviceclasses",
+            "DEVICE_TAINT_RULE": "resource.k8s.io/devicetaintrules",
+        }
+        digests = {}
+        for kind, collection in kinds.items():
+            lines = sorted(
+                f"{obj['metadata']['uid']} {obj['metadata']['resourceVersion']}"
+                for obj in self.objects(collection)
+            )
+            digests[kind] = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+        return digests
 
     def _doomed(self) -> Iterator[str]:
         """Pods that can never be bound: a webhook of the cluster refuses one of their claims."""
@@ -399,6 +432,11 @@ class World:
     def faults_of(self, replica: Replica) -> Faults:
         """What happens to its requests."""
         return ReplicaFaults(self, replica)
+
+
+def _as_text(value: Any) -> Any:
+    """Opaque text as text: what is equal byte for byte is equal, and everything can be stored."""
+    return value.shown.decode("latin-1") if isinstance(value, opaque.Opaque) else value
 
 
 def _outcome(status: int) -> str:
