@@ -71,6 +71,11 @@ class History:
 
         proxy.listeners.append(told)
 
+    def blame(self, revision: int, author: str) -> None:
+        """Says who made a write."""
+        # A write that changes nothing answers with the version of whoever wrote last.
+        self._author.setdefault(revision, author)
+
     def mark(self, name: str, **facts: Any) -> None:
         """Writes down what the run itself does."""
         self._rest.append(Mark(self._now(), name, facts))
@@ -187,8 +192,7 @@ class History:
             elif reply.is_success and call.method in WRITES:
                 version = str((body.get("metadata") or {}).get("resourceVersion") or "")
                 if version.isdecimal():
-                    # A write that changes nothing answers with the version of whoever wrote last.
-                    self._author.setdefault(int(version), author)
+                    self.blame(int(version), author)
         method = "WATCH" if call.is_watch else call.method
         self._rest.append(
             Sent(self._now(), author, method, call.path, reply.status, reason, message, fault)

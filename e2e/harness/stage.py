@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from e2e.harness.service import Command, Service, scheduler_config
 from e2e.harness.target import DEPLOY, Target
 from tests.invariants import Terms
 
+VERSION = os.environ.get("DRA_E2E_KUBERNETES_VERSION") or "1.37"
 Name = Literal["standalone", "safe", "fast"]
 NAMES: tuple[Name, ...] = ("standalone", "safe", "fast")
 FRONT_POLL_SECONDS = 0.3
@@ -125,7 +127,7 @@ class Stage:
         mode: Name,
         *,
         folder: Path | None = None,
-        version: str = "1.37",
+        version: str = VERSION,
         lease: Lease | None = None,
         flags: Sequence[str] = (),
         http_timeout: str = "",
