@@ -255,8 +255,7 @@ class OfStamp(OfLateDevices):
         await scene.cluster.refused("a")
         if scene.kills:
             await scene.stage.take_down(leader, kill=True)
-            if scene.point.after == "restart":
-                await scene.stage.start(leader)
+            await scene.stage.start(leader)
 
 
 class OfLease(Story):

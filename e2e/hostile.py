@@ -26,12 +26,13 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
+import aiohttp
 import orjson
 
 from e2e.harness import objects
 from e2e.harness.api import CLAIMS, CLASSES, PODS, Object
 from e2e.harness.cluster import Cluster
-from e2e.harness.stage import NAMES, Name, Stage
+from e2e.harness.stage import NAMES, Name, Replica, Stage
 from tests.benchmarks.row import Row
 from tests.opaque import TEXTS
 
@@ -40,6 +41,7 @@ INNOCENT_NODES, INNOCENT_DEVICES = 8, 100
 EVERYTHING = "any-device"  # a class that anybody may ask for, and every device is in
 PERIOD_SECONDS = 0.2
 HOSTILE_PODS = 100
+PROFILE_SECONDS = 10
 CHURN_A_SECOND = 10
 CREATE_CONCURRENCY = 16
 MANY = 32
@@ -160,8 +162,17 @@ class Tenant:
             self.refused[kind] = answer[:200].decode(errors="replace")
 
 
-async def wait_times(cluster: Cluster, first: int, count: int) -> list[float]:
-    """Makes pods one after the other; returns the seconds of each from create to bound."""
+async def wait_times(
+    cluster: Cluster, first: int, count: int, creates: list[float] | None = None
+) -> list[float]:
+    """Makes pods one after the other; returns the seconds of each from create to bound.
+
+    Args:
+      cluster: Where.
+      first: Number of the first pod.
+      count: How many.
+      creates: Gets the seconds that each create took: what the API server and the machine were like.
+    """
     created: dict[str, float] = {}
     waits: dict[str, float] = {}
     loop = asyncio.get_running_loop()
@@ -181,6 +192,8 @@ async def wait_times(cluster: Cluster, first: int, count: int) -> list[float]:
             name = f"p{number}"
             created[name] = loop.time()
             await cluster.pod(name, templates={"gpu": "gpu"})
+            if creates is not None:
+                creates.append(loop.time() - created[name])
             await asyncio.sleep(PERIOD_SECONDS)
         async with asyncio.timeout(120):
             while len(waits) < count:
@@ -204,11 +217,33 @@ async def churning(tenant: Tenant) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
+@asynccontextmanager
+async def profiled(replica: Replica, folder: Path) -> AsyncIterator[None]:
+    """Keeps a profile of the service in the folder: where its time goes beside such a tenant."""
+
+    async def fetch() -> None:
+        async with (
+            aiohttp.ClientSession(trust_env=False) as session,
+            session.get(
+                f"{replica.service.health_url}debug/profile?seconds={PROFILE_SECONDS}"
+            ) as response,
+        ):
+            (folder / "profile.txt").write_text(await response.text())
+
+    fetching = asyncio.create_task(fetch())
+    try:
+        yield
+        await fetching
+    finally:
+        fetching.cancel()
+        await asyncio.gather(fetching, return_exceptions=True)
+
+
 async def run_mode(mode: Name, claims: int, pods: int, seed: int, folder: Path) -> Row:
     """Measures one mode."""
-    async with Stage.running(mode, folder=folder) as stage:
+    async with Stage.running(mode, folder=folder, flags=("--enable-profiling",)) as stage:
         # Straight to the API server: the proxy is Python as well, and would share the cores with us.
-        await stage.add_replica(proxied=False)
+        replica = await stage.add_replica(proxied=False)
         async with (
             Cluster.prepared(stage.api, "innocent", stage.scheduler_name) as innocent,
             Cluster.prepared(stage.api, "hostile", stage.scheduler_name) as hostile,
@@ -216,7 +251,8 @@ async def run_mode(mode: Name, claims: int, pods: int, seed: int, folder: Path) 
             await innocent.add_nodes(INNOCENT_NODES, devices=INNOCENT_DEVICES)
             await innocent.template()
             await wait_times(innocent, 0, 20)  # warm
-            alone = await wait_times(innocent, 1_000, pods)
+            creates: tuple[list[float], list[float]] = ([], [])
+            alone = await wait_times(innocent, 1_000, pods, creates[1])
             everything: Object = {
                 "metadata": {"name": EVERYTHING},
                 "spec": {"selectors": [{"cel": {"expression": 'device.driver != ""'}}]},
@@ -227,11 +263,12 @@ async def run_mode(mode: Name, claims: int, pods: int, seed: int, folder: Path) 
             for kind, message in tenant.refused.items():
                 print(f"refused by the API server: {kind}: {message}", file=sys.stderr)
             await asyncio.sleep(10)
-            async with churning(tenant):
-                beside = await wait_times(innocent, 2_000, pods)
+            async with churning(tenant), profiled(replica, folder):
+                beside = await wait_times(innocent, 2_000, pods, creates[0])
             findings = [f"{f.rule} {f.subject}: {f.text}" for f in await innocent.findings()]
         notes: dict[str, object] = {
             "p99": [round(quantiles(each, n=100)[98], 3) for each in (beside, alone)],
+            "a bare create": [round(median(each), 4) for each in creates],
             "hostile claims": len(tenant.names),
             "kinds": len(tenant.kinds),
             "load": round(os.getloadavg()[0], 1),
