@@ -17,7 +17,7 @@ import random
 import re
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -527,16 +527,24 @@ async def run_lane(
     return results
 
 
-async def run(points: Sequence[Point], seed: int, folder: Path) -> list[Result]:
-    """Plays points, each mode on a control plane of its own at the same time."""
+async def run(points: Sequence[Point], seed: int, folder: Path, lanes: int) -> list[Result]:
+    """Plays points in lanes at the same time, each on a control plane of its own: most of a takeover is waiting."""
     # Restarts first, then takeovers: replicas need not be stopped and started in between.
     ordered = sorted(points, key=lambda point: point.after)
-    lanes: list[Awaitable[list[Result]]] = []
-    for mode in MODES:
-        mine = [point for point in ordered if point.mode == mode]
-        if mine:
-            lanes.append(run_lane(mode, mine, seed, folder / mode, tell))
-    return [result for lane in await asyncio.gather(*lanes) for result in lane]
+    of_mode = max(1, lanes // len(MODES))
+    dealt = [
+        (mode, lane, [point for point in ordered if point.mode == mode][lane::of_mode])
+        for mode in MODES
+        for lane in range(of_mode)
+    ]
+    running = await asyncio.gather(
+        *(
+            run_lane(mode, mine, seed, folder / f"{mode}-{lane + 1}", tell)
+            for mode, lane, mine in dealt
+            if mine
+        )
+    )
+    return [result for each in running for result in each]
 
 
 def tell(result: Result) -> None:
@@ -555,6 +563,7 @@ def main() -> int:
     parser.add_argument("--points", type=int, default=15, help="how many are drawn; 0: all")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="regular expression: only such points")
+    parser.add_argument("--lanes", type=int, default=4, help="control planes at the same time")
     parser.add_argument("--folder", type=Path, help="for data and logs")
     options = parser.parse_args()
     folder = options.folder or Path(tempfile.mkdtemp(prefix="dra-crashes-"))
@@ -562,7 +571,7 @@ def main() -> int:
     chosen = points[: options.points or None]
     print(f"crash sweep: {len(chosen)} of {len(all_points())} points, seed {options.seed}")
     print(f"logs in {folder}; load {os.getloadavg()[0]:.1f}", flush=True)
-    results = asyncio.run(run(chosen, options.seed, folder))
+    results = asyncio.run(run(chosen, options.seed, folder, options.lanes))
     failed = [result for result in results if result.problems]
     seconds = sum(result.seconds for result in results)
     print(f"{len(results)} points, {len(failed)} failed, {seconds:.0f} s of them")
