@@ -9,6 +9,7 @@ from scheduler.bootstrap.build import Core, build_core
 from scheduler.clock import SystemClock
 from scheduler.config import Settings
 from scheduler.framework.environment import Mode
+from scheduler.framework.plan import Plan
 from scheduler.leader import AlwaysLeader
 from tests.pods import pod
 from tests.scheduler.cache.objects import allocation, record
@@ -35,7 +36,7 @@ async def test_what_is_under_way_is_shown_for_as_long_as_it_is() -> None:
     core.cache.hold("pod", {"uid-c": (record("c", 1).claim, allocation("gpu-0"))})
     core.cache.assume_claim(record("c", 2, "gpu-0"))
     core.cache.assume_claim(record("d", 3))
-    chain = core.binder.start(pod("p"), "n1", (), {})
+    chain = core.binder.start(Plan(pod=pod("p"), node_name="n1"))
     assert shown(core) == {
         "in_flight_claims": 1,
         "assumed_claims": 2,

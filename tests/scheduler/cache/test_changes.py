@@ -8,7 +8,7 @@ import pytest
 from allocator.model.claims import DeviceRequestAllocationResult
 from scheduler.cache.changes import ChangeLog
 from scheduler.cache.cluster import ClusterCache
-from scheduler.engine import Decision, Engine
+from scheduler.engine import Engine, Plan
 from scheduler.framework.cycle_state import CycleState
 from scheduler.model import ClusterSnapshot, Kind
 from tests.builders import (
@@ -152,7 +152,7 @@ def test_a_rule_that_taints_the_device_of_one_node_is_seen_by_who_remembers_answ
         state = engine.pre_filter(pod("p", claims=["c"]), world.cache)
         assert isinstance(state, CycleState)
         decision = engine.decide(state)
-        return decision.node_name if isinstance(decision, Decision) else None
+        return decision.node_name if isinstance(decision, Plan) else None
 
     assert chosen() == "n2"
     rule = taint_rule("r", taint("broken"), pool="n2", device=device)
