@@ -8,10 +8,10 @@ from functools import cmp_to_key
 from operator import le
 from typing import Any, Final
 
-from allocator.cel import operators
 from allocator.cel.library.text import index_of, last_index_of
-from allocator.cel.operators import compare, equal
-from allocator.cel.values import (
+from allocator.cel.values import operators
+from allocator.cel.values.operators import compare, equal
+from allocator.cel.values.values import (
     MAX_INT,
     PLAIN_KINDS,
     DomainMap,

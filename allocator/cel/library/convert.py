@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from allocator.cel import operators
-from allocator.cel.library import network, timelib
-from allocator.cel.values import (
+from allocator.cel.library import network
+from allocator.cel.values import operators, timelib
+from allocator.cel.values.values import (
     MAX_UINT,
     Duration,
     Timestamp,

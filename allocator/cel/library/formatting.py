@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from allocator.cel.library import convert
-from allocator.cel.values import (
+from allocator.cel.values.values import (
     MAX_CHARACTERS,
     DomainMap,
     Duration,

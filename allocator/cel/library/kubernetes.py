@@ -6,7 +6,7 @@ Source: k8s.io/apiserver/pkg/cel/library/{quantity,semverlib}.go, cel-go cel/lib
 from collections.abc import Callable
 from typing import Any, Final
 
-from allocator.cel.values import (
+from allocator.cel.values.values import (
     MAX_INT,
     MIN_INT,
     NONE,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from allocator.cel.declarations import functions
-from allocator.cel.functions import FUNCTIONS
+from allocator.cel.check.declarations import functions
+from allocator.cel.run.functions import FUNCTIONS
 from tests.allocator.cel.evaluation import ask
 
 # Examples that upstream evaluates to true.

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocator.cel import operators
 from allocator.cel.library import collections
-from allocator.cel.operators import contains, equal
+from allocator.cel.values import operators
+from allocator.cel.values.operators import contains, equal
 from allocator.errors import CelRuntimeError
 
 INTS = st.integers(-3, 3)

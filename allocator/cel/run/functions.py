@@ -3,17 +3,17 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from allocator.cel import operators
 from allocator.cel.library import (
+    calendar,
     collections,
     convert,
     formats,
     kubernetes,
     network,
     text,
-    timelib,
     urls,
 )
+from allocator.cel.values import operators
 
 FUNCTIONS: Final[Mapping[str, Callable[..., object]]] = {
     "_+_": operators.add,
@@ -36,7 +36,7 @@ FUNCTIONS: Final[Mapping[str, Callable[..., object]]] = {
     **kubernetes.FUNCTIONS,
     **network.FUNCTIONS,
     **urls.FUNCTIONS,
-    **timelib.FUNCTIONS,
+    **calendar.FUNCTIONS,
     **formats.FUNCTIONS,
 }
 

@@ -1,22 +1,18 @@
-"""Durations and timestamps: reading, writing, arithmetic and calendar fields.
+"""Durations and timestamps: reading, writing and arithmetic.
 
 Source: Go's time.ParseDuration and time.Parse(RFC3339), cel-go common/types/{duration,timestamp,overflow}.go.
 """
 
 import re
-from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Any, Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from allocator.cel.values import MAX_INT, MIN_INT, Duration, Timestamp, no_such_overload
+from allocator.cel.values.values import MAX_INT, MIN_INT, Duration, Timestamp
 from allocator.errors import CelRuntimeError
 
-_NANOS: Final = 10**9
+NANOS: Final = 10**9
 _MIN_SECONDS: Final = -62135596800  # 0001-01-01T00:00:00Z
 _MAX_SECONDS: Final = 253402300799  # 9999-12-31T23:59:59Z
-_SHORT_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,8}", re.ASCII)
 _FOUR_CENTURIES: Final = 146097 * 86400
 _UNITS: Final = {
     "ns": 1,
@@ -24,9 +20,9 @@ _UNITS: Final = {
     "µs": 10**3,
     "μs": 10**3,
     "ms": 10**6,
-    "s": _NANOS,
-    "m": 60 * _NANOS,
-    "h": 3600 * _NANOS,
+    "s": NANOS,
+    "m": 60 * NANOS,
+    "h": 3600 * NANOS,
 }
 _PART: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]+)")
 _RFC3339: Final = re.compile(
@@ -79,8 +75,8 @@ def parse_duration(text: str) -> Duration:
 
 def write_duration(value: Duration) -> str:
     """Write a duration in seconds, e.g. `5400s`."""
-    seconds = value.nanos // _NANOS if value.nanos >= 0 else -(-value.nanos // _NANOS)
-    number = float(seconds) + (value.nanos - seconds * _NANOS) / 1e9
+    seconds = value.nanos // NANOS if value.nanos >= 0 else -(-value.nanos // NANOS)
+    number = float(seconds) + (value.nanos - seconds * NANOS) / 1e9
     return f"{plain_float(number)}s"
 
 
@@ -164,13 +160,13 @@ def from_seconds(seconds: int, nanos: int = 0, offset: int = 0) -> Timestamp:
     """
     if not _MIN_SECONDS <= seconds <= _MAX_SECONDS:
         raise CelRuntimeError("timestamp overflow")
-    return Timestamp(seconds * _NANOS + nanos, offset)
+    return Timestamp(seconds * NANOS + nanos, offset)
 
 
 def write_timestamp(value: Timestamp) -> str:
     """Write a time as RFC 3339 in the zone it was written in, with as many digits as needed."""
-    seconds, nanos = divmod(value.nanos, _NANOS)
-    moment, years = _shifted(seconds + value.offset)
+    seconds, nanos = divmod(value.nanos, NANOS)
+    moment, years = shifted(seconds + value.offset)
     text = f"{moment.year + years:04d}-{moment.month:02d}-{moment.day:02d}T{moment:%H:%M:%S}"
     if nanos:
         text = f"{text}.{nanos:09d}".rstrip("0")
@@ -180,7 +176,7 @@ def write_timestamp(value: Timestamp) -> str:
     return f"{text}{'-' if value.offset < 0 else '+'}{minutes // 60:02d}:{minutes % 60:02d}"
 
 
-def _shifted(seconds: int) -> tuple[datetime, int]:
+def shifted(seconds: int) -> tuple[datetime, int]:
     """A time in UTC, moved by 400 years where it would leave the calendar near its ends, and the years to add back.
 
     The calendar repeats itself, weekdays included, after 400 years.
@@ -199,7 +195,7 @@ def _duration(nanos: int) -> Duration:
 
 
 def _timestamp(nanos: int, offset: int) -> Timestamp:
-    if not _MIN_SECONDS <= nanos // _NANOS <= _MAX_SECONDS:
+    if not _MIN_SECONDS <= nanos // NANOS <= _MAX_SECONDS:
         raise CelRuntimeError("timestamp overflow")
     return Timestamp(nanos, offset)
 
@@ -227,82 +223,3 @@ def subtract(left: Any, right: Any) -> Duration | Timestamp:
 def negate(value: Duration) -> Duration:
     """The unary `-` of a duration."""
     return _duration(-value.nanos)
-
-
-@lru_cache(maxsize=256)
-def _zone(name: str) -> ZoneInfo | int:
-    """A zone by its IANA name, or the seconds east of UTC that a text like `-08:00` means.
-
-    Raises:
-        CelRuntimeError: unknown.
-    """
-    if ":" not in name:
-        if name in ("", "UTC", "Local"):  # a scheduler runs in UTC
-            return 0
-        try:
-            return ZoneInfo(name)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            raise CelRuntimeError(f"unknown time zone {name[:80]}") from None
-    hours, _, minutes = name.partition(":")
-    for part in (hours, minutes):
-        if _SHORT_INTEGER.fullmatch(part) is None:
-            raise CelRuntimeError(f'strconv.Atoi: parsing "{part[:40]}": invalid syntax')
-    sign = -1 if hours.startswith("-") else 1
-    return int(hours) * 3600 + sign * int(minutes) * 60
-
-
-def _moment(value: Timestamp, zone: str) -> tuple[datetime, int]:
-    seconds = value.nanos // _NANOS
-    found = _zone(zone)
-    if isinstance(found, int):
-        return _shifted(seconds + found)
-    moment, years = _shifted(seconds)
-    return moment.astimezone(found), years
-
-
-def _milliseconds(value: Timestamp) -> int:
-    return value.nanos % _NANOS // 10**6
-
-
-_FIELDS: Final[Mapping[str, Callable[[datetime], int]]] = {
-    "getFullYear": lambda moment: moment.year,  # the caller adds the years that it was moved by
-    "getMonth": lambda moment: moment.month - 1,
-    "getDayOfYear": lambda moment: moment.timetuple().tm_yday - 1,
-    "getDayOfMonth": lambda moment: moment.day - 1,
-    "getDate": lambda moment: moment.day,
-    "getDayOfWeek": lambda moment: moment.isoweekday() % 7,
-    "getHours": lambda moment: moment.hour,
-    "getMinutes": lambda moment: moment.minute,
-    "getSeconds": lambda moment: moment.second,
-}
-_DURATION_UNITS: Final = {
-    "getHours": 3600 * _NANOS,
-    "getMinutes": 60 * _NANOS,
-    "getSeconds": _NANOS,
-    "getMilliseconds": 10**6,
-}
-
-
-def _field(name: str) -> Callable[..., object]:
-    """The method of timestamps and, where there is one, of durations."""
-    unit = _DURATION_UNITS.get(name)
-    field = _FIELDS.get(name)
-
-    def method(value: Any, *zone: Any) -> int:
-        cls = value.__class__
-        if cls is Duration and unit is not None and not zone:
-            quotient = abs(value.nanos) // unit
-            return -quotient if value.nanos < 0 else quotient  # type: ignore[no-any-return]
-        if cls is not Timestamp or (zone and zone[0].__class__ is not str):
-            raise no_such_overload(name, value, *zone)
-        moment, years = _moment(value, zone[0] if zone else "UTC")
-        if field is None:
-            return _milliseconds(value)
-        return field(moment) + (years if name == "getFullYear" else 0)
-
-    return method
-
-
-FUNCTIONS: Final[dict[str, Callable[..., object]]] = {
-    name: _field(name) for name in (*_FIELDS, "getMilliseconds")
-}

@@ -9,9 +9,9 @@ Source: cel-go interpreter/interpretable.go (evalFold), parser/macro.go.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from allocator.cel.code import METER, Env, Run
 from allocator.cel.library.collections import insert
-from allocator.cel.values import DomainMap, go_name, unmap_key
+from allocator.cel.run.code import METER, Env, Run
+from allocator.cel.values.values import DomainMap, go_name, unmap_key
 from allocator.errors import CelRuntimeError
 
 _ALL_CONDITION, _EXISTS_CONDITION = 2, 3

@@ -10,9 +10,16 @@ Source: cel-go's CEL.g4 and the limits of its parser (parser.MaxRecursionDepth).
 from collections.abc import Callable
 from typing import Final
 
-from allocator.cel.lexer import SyntaxProblem, Token, read_bytes, read_number, read_string, tokenize
-from allocator.cel.macros import expand_global, expand_member
-from allocator.cel.syntax import Ast, Call, Ident, ListNode, Literal, MapNode, Node, Select
+from allocator.cel.syntax.lexer import (
+    SyntaxProblem,
+    Token,
+    read_bytes,
+    read_number,
+    read_string,
+    tokenize,
+)
+from allocator.cel.syntax.macros import expand_global, expand_member
+from allocator.cel.syntax.tree import Ast, Call, Ident, ListNode, Literal, MapNode, Node, Select
 from allocator.errors import CelCompileError
 
 MAX_DEPTH: Final = 250

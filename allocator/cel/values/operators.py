@@ -6,8 +6,8 @@ Source: cel-go common/types and interpreter/attributes.go.
 import math
 from typing import Any, Final
 
-from allocator.cel.library import timelib
-from allocator.cel.values import (
+from allocator.cel.values import timelib
+from allocator.cel.values.values import (
     EMPTY_MAP,
     MAX_ELEMENTS,
     MAX_INT,

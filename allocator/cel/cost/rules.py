@@ -11,7 +11,7 @@ from typing import Any, Final
 from allocator.cel.library.formats import NamedFormat
 from allocator.cel.library.network import CIDR, IP
 from allocator.cel.library.urls import URL
-from allocator.cel.values import (
+from allocator.cel.values.values import (
     DomainMap,
     Optional,
     QuantityValue,

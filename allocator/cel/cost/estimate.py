@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from allocator.cel import types
-from allocator.cel.syntax import (
+from allocator.cel.syntax.tree import (
     Call,
     Comprehension,
     Ident,

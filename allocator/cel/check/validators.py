@@ -8,8 +8,8 @@ from typing import Final
 
 from allocator.cel.library.convert import to_duration, to_timestamp
 from allocator.cel.library.formatting import clauses
-from allocator.cel.regex import compile_regex
-from allocator.cel.syntax import Call, ListNode, Literal, MapNode, Node
+from allocator.cel.library.regex import compile_regex
+from allocator.cel.syntax.tree import Call, ListNode, Literal, MapNode, Node
 from allocator.cel.types import ERROR, Type
 from allocator.errors import CelRuntimeError
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from allocator.cel import types
-from allocator.cel.declarations import Overload, functions
-from allocator.cel.parser import describe
-from allocator.cel.syntax import (
+from allocator.cel.check.declarations import Overload, functions
+from allocator.cel.check.validators import validate
+from allocator.cel.syntax.parser import describe
+from allocator.cel.syntax.tree import (
     Ast,
     Call,
     Comprehension,
@@ -34,8 +35,7 @@ from allocator.cel.types import (
     type_of,
     unwrap_optional,
 )
-from allocator.cel.validators import validate
-from allocator.cel.values import UInt
+from allocator.cel.values.values import UInt
 from allocator.errors import CelCompileError
 
 _MAX_ERRORS: Final = 10

@@ -6,9 +6,9 @@ there for `.?f` and `[?k]`.
 
 from typing import Any, Final
 
-from allocator.cel import operators
-from allocator.cel.code import ATTRIBUTES, CAPACITY, DRIVER, METER, MULTIPLE, Env, Run
-from allocator.cel.values import EMPTY_MAP, NONE, DomainMap, Optional
+from allocator.cel.run.code import ATTRIBUTES, CAPACITY, DRIVER, METER, MULTIPLE, Env, Run
+from allocator.cel.values import operators
+from allocator.cel.values.values import EMPTY_MAP, NONE, DomainMap, Optional
 from allocator.errors import CelRuntimeError
 
 DEVICE_SLOTS: Final = {

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from allocator.cel import types
-from allocator.cel.cost import LIST, MAP
-from allocator.cel.syntax import (
+from allocator.cel.cost.rules import LIST, MAP
+from allocator.cel.syntax.tree import (
     Call,
     Comprehension,
     Ident,

@@ -5,9 +5,9 @@ Source: k8s.io/dynamic-resource-allocation/cel/compile.go (DeviceMatches).
 
 from typing import Any, Final
 
-from allocator.cel.bounds import MAX_ELEMENTS, MAX_NAMES, MAX_TEXT
-from allocator.cel.code import Env
-from allocator.cel.values import DomainMap, QuantityValue, Semver, native, type_name
+from allocator.cel.cost.bounds import MAX_ELEMENTS, MAX_NAMES, MAX_TEXT
+from allocator.cel.run.code import Env
+from allocator.cel.values.values import DomainMap, QuantityValue, Semver, native, type_name
 from allocator.errors import CelRuntimeError
 from allocator.model.devices import Device, DeviceAttribute
 
@@ -17,7 +17,7 @@ class DeviceValues:
 
     Attributes:
         error: why no expression can be evaluated on it, e.g. an invalid version; None for most.
-        env: the start of an evaluation's environment, see `allocator.cel.code`.
+        env: the start of an evaluation's environment, see `allocator.cel.run.code`.
         oversized: whether it is larger than the API server admits, so that costs have to be counted.
     """
 

@@ -9,8 +9,11 @@ Source: cel-go interpreter/{planner,decorators,interpretable,attributes}.go.
 from collections.abc import Callable
 from typing import Any, Final
 
-from allocator.cel import access, calls, folds, operators, types
-from allocator.cel.code import (
+from allocator.cel import types
+from allocator.cel.cost.rules import LIST, MAP, rule_for
+from allocator.cel.library.regex import compile_regex
+from allocator.cel.run import access, calls, folds
+from allocator.cel.run.code import (
     ATTRIBUTE,
     CONDITIONAL,
     DEVICE,
@@ -22,12 +25,9 @@ from allocator.cel.code import (
     Run,
     constant,
 )
-from allocator.cel.cost import LIST, MAP, rule_for
-from allocator.cel.functions import implementation
-from allocator.cel.guards import guarded
-from allocator.cel.operators import make_map
-from allocator.cel.regex import compile_regex
-from allocator.cel.syntax import (
+from allocator.cel.run.functions import implementation
+from allocator.cel.run.guards import guarded
+from allocator.cel.syntax.tree import (
     Call,
     Comprehension,
     Ident,
@@ -39,7 +39,9 @@ from allocator.cel.syntax import (
     Variable,
 )
 from allocator.cel.types import Type
-from allocator.cel.values import Optional, TypeValue, UInt, static_type_name
+from allocator.cel.values import operators
+from allocator.cel.values.operators import make_map
+from allocator.cel.values.values import Optional, TypeValue, UInt, static_type_name
 from allocator.errors import CelCompileError, CelRuntimeError
 
 _CONVERSIONS: Final = frozenset(

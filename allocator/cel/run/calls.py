@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from allocator.cel.code import METER, Code, Env, Run
-from allocator.cel.cost import FAILED, RULES_ON_RESULTS, CostRule
-from allocator.cel.operators import equal
-from allocator.cel.regex import Regex
-from allocator.cel.values import Semver, Stopped, UInt, map_key, native
+from allocator.cel.cost.rules import FAILED, RULES_ON_RESULTS, CostRule
+from allocator.cel.library.regex import Regex
+from allocator.cel.run.code import METER, Code, Env, Run
+from allocator.cel.values.operators import equal
+from allocator.cel.values.values import Semver, Stopped, UInt, map_key, native
 from allocator.errors import CelRuntimeError
 
 Method = Callable[..., object]

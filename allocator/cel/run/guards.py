@@ -11,13 +11,13 @@ from functools import cache
 from typing import Any, Final
 
 from allocator.cel import types
-from allocator.cel.declarations import Overload, functions
+from allocator.cel.check.declarations import Overload, functions
 from allocator.cel.library.formats import NamedFormat
 from allocator.cel.library.network import CIDR, IP
 from allocator.cel.library.urls import URL
-from allocator.cel.syntax import Call, ListNode, Literal, MapNode, Node, Select
+from allocator.cel.syntax.tree import Call, ListNode, Literal, MapNode, Node, Select
 from allocator.cel.types import Type
-from allocator.cel.values import (
+from allocator.cel.values.values import (
     DomainMap,
     Duration,
     QuantityValue,

@@ -7,7 +7,7 @@ import math
 import re
 from typing import Final, NamedTuple
 
-from allocator.cel.values import MAX_INT, MAX_UINT, UInt
+from allocator.cel.values.values import MAX_INT, MAX_UINT, UInt
 
 
 class SyntaxProblem(Exception):  # noqa: N818  # becomes a CelCompileError with the source line at the door

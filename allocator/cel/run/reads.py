@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from allocator.cel import types
-from allocator.cel.compiler import domain_path
-from allocator.cel.syntax import Call, Comprehension, Ident, Node, Select, Variable
-from allocator.cel.syntax import Literal as Constant
+from allocator.cel.run.compiler import domain_path
+from allocator.cel.syntax.tree import Call, Comprehension, Ident, Node, Select, Variable
+from allocator.cel.syntax.tree import Literal as Constant
 
 
 class Read(NamedTuple):

@@ -6,18 +6,18 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from allocator.cel import types
-from allocator.cel.bounds import cost_bound
-from allocator.cel.checker import check
-from allocator.cel.code import FIRST_SLOT, METER, Run
-from allocator.cel.compiler import Compiler as TreeCompiler
-from allocator.cel.cost import LIMIT, Meter
-from allocator.cel.device import DeviceValues, to_attribute
-from allocator.cel.parser import parse
-from allocator.cel.reads import Read, reads_of
-from allocator.cel.regex import compile_regex
-from allocator.cel.syntax import Ast, Call, Literal, Node
+from allocator.cel.check.checker import check
+from allocator.cel.cost.bounds import cost_bound
+from allocator.cel.cost.rules import LIMIT, Meter
+from allocator.cel.library.regex import compile_regex
+from allocator.cel.run.code import FIRST_SLOT, METER, Run
+from allocator.cel.run.compiler import Compiler as TreeCompiler
+from allocator.cel.run.device import DeviceValues, to_attribute
+from allocator.cel.run.reads import Read, reads_of
+from allocator.cel.syntax.parser import parse
+from allocator.cel.syntax.tree import Ast, Call, Literal, Node
 from allocator.cel.types import Environment, Type
-from allocator.cel.values import Stopped, type_name
+from allocator.cel.values.values import Stopped, type_name
 from allocator.errors import CelCompileError, CelRuntimeError
 
 _TOO_DEEP_TO_RUN: Final = "expression nests too deeply to be evaluated"
