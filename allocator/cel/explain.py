@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from allocator.cel.cost.rules import Meter
+from allocator.cel.cost.meter import Meter
 from allocator.cel.library.convert import to_string
 from allocator.cel.library.formatting import quote
 from allocator.cel.run.code import FIRST_SLOT, METER
@@ -12,16 +12,10 @@ from allocator.cel.run.device import DeviceValues
 from allocator.cel.run.program import Program
 from allocator.cel.run.reads import Read, reads_of
 from allocator.cel.syntax.tree import Call, Literal, Node
-from allocator.cel.values.values import (
-    DomainMap,
-    Optional,
-    QuantityValue,
-    Semver,
-    Stopped,
-    TypeValue,
-    UInt,
-    unmap_key,
-)
+from allocator.cel.values.limits import Stopped
+from allocator.cel.values.maps import DomainMap, unmap_key
+from allocator.cel.values.scalars import Optional, QuantityValue, TypeValue, UInt
+from allocator.cel.values.semver import Semver
 from allocator.errors import CelRuntimeError
 
 _COMPARISONS: Final = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "@in"})

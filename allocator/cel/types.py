@@ -1,6 +1,5 @@
 """Static types of CEL expressions, as immutable values that compare by structure."""
 
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 
@@ -41,7 +40,6 @@ _RUNTIME_NAMES: Final = {
     "timestamp": "google.protobuf.Timestamp",
     "any": "google.protobuf.Any",
 }
-
 BOOL: Final = Type("bool")
 INT: Final = Type("int")
 UINT: Final = Type("uint")
@@ -63,7 +61,6 @@ DEVICE: Final = Type("struct", "kubernetes.DRADevice")
 IP: Final = Type("opaque", "net.IP")
 CIDR: Final = Type("opaque", "net.CIDR")
 OPTIONAL_NAME: Final = "optional_type"
-
 SCALARS: Final = frozenset(
     {"bool", "int", "uint", "double", "string", "bytes", "duration", "timestamp"}
 )
@@ -112,31 +109,3 @@ def unwrap_optional(type_: Type) -> tuple[Type, bool]:
 
 
 STRING_LIST: Final = list_of(STRING)
-
-
-class Environment(NamedTuple):
-    """What an expression may use.
-
-    Attributes:
-        fields: fields of `device` and their types.
-        attribute: type of an attribute's value; an expression may have this type or be a bool.
-        without: functions that are not known.
-    """
-
-    fields: Mapping[str, Type]
-    attribute: Type
-    without: frozenset[str] = frozenset()
-
-
-def device_fields(attribute: Type, *, multiple: bool) -> Mapping[str, Type]:
-    """The fields of `device` for a type of attribute values, with or without allowMultipleAllocations."""
-    fields = {
-        "driver": STRING,
-        "attributes": map_of(STRING, map_of(STRING, attribute)),
-        "capacity": map_of(STRING, map_of(STRING, QUANTITY)),
-    }
-    return {**fields, "allowMultipleAllocations": BOOL} if multiple else fields
-
-
-# The environment of stored expressions, which knows everything whatever the gates say.
-STORED: Final = Environment(device_fields(DYN, multiple=True), DYN)

@@ -1,30 +1,14 @@
-"""The functions of the stored environment: every overload with its types.
+"""Every function of the stored environment, as a table.
 
-One line an overload: `id function(argument types) -> result`, a leading dot for methods (the receiver is the first
-argument). Single capital letters are type parameters. The order within a function is upstream's declaration order,
-which decides the result type when several overloads fit.
+A line of the table declares an overload: `id function(argument types) -> result`, a leading dot for methods (the
+receiver is the first argument). Single capital letters are type parameters. The order within a function is upstream's
+declaration order, which decides the result type when several overloads fit.
 
 Source: cel-go common/stdlib, cel/library.go (optionals), ext/{strings,sets,lists,comprehensions}.go and
 k8s.io/apiserver/pkg/cel/library.
 """
 
-import re
-from functools import cache
-from typing import Final, NamedTuple
-
-from allocator.cel import types
-from allocator.cel.types import Type, list_of, map_of, optional_of, param, type_of
-
-
-class Overload(NamedTuple):
-    """One way to call a function."""
-
-    id: str
-    member: bool
-    args: tuple[Type, ...]
-    result: Type
-    params: frozenset[str]
-
+from typing import Final
 
 _COMPARABLE: Final = ["bool", "int", "uint", "double", "string", "bytes", "timestamp", "duration"]
 _NUMBERS: Final = ["int", "uint", "double"]
@@ -244,11 +228,15 @@ format-validate .validate(Format, string) -> optional(list(string))
 @cel_mapInsert_map_key_value cel.@mapInsert(map(K, V), K, V) -> map(K, V)
 @cel_mapInsert_map_map cel.@mapInsert(map(K, V), map(K, V)) -> map(K, V)
 """
-
 NAMED_FORMATS: Final = (
     "dns1123Label", "dns1123Subdomain", "dns1035Label", "dns1123LabelPrefix", "dns1123SubdomainPrefix",
     "dns1035LabelPrefix", "qualifiedName", "labelValue", "uri", "uuid", "byte", "date", "datetime",
 )  # fmt: skip
+
+
+def declarations() -> list[str]:
+    """Every line of the table."""
+    return [*_TABLE.strip().split("\n"), *_generated()]
 
 
 def _generated() -> list[str]:
@@ -275,61 +263,3 @@ def _generated() -> list[str]:
     ]
     lines += [f"format.{name} format.{name}() -> Format" for name in NAMED_FORMATS]
     return lines
-
-
-_LINE: Final = re.compile(r"(\S+) (\.?)(\S+?)\((.*)\) -> (.*)")
-_NAMED: Final = {
-    "IP": types.IP, "CIDR": types.CIDR, "URL": types.URL, "Quantity": types.QUANTITY,
-    "Semver": types.SEMVER, "Format": types.FORMAT,
-}  # fmt: skip
-
-
-def _read_type(text: str) -> Type:
-    text = text.strip()
-    if text.endswith(")"):
-        name, _, rest = text.partition("(")
-        inner = [_read_type(part) for part in _split(rest[:-1])]
-        if name == "list":
-            return list_of(inner[0])
-        if name == "map":
-            return map_of(inner[0], inner[1])
-        return optional_of(inner[0]) if name == "optional" else type_of(inner[0])
-    if text in _NAMED:
-        return _NAMED[text]
-    return param(text) if len(text) == 1 else Type(text)
-
-
-def _split(text: str) -> list[str]:
-    """Split at commas outside brackets."""
-    parts: list[str] = []
-    level = start = 0
-    for at, character in enumerate(text):
-        level += (character == "(") - (character == ")")
-        if character == "," and level == 0:
-            parts.append(text[start:at])
-            start = at + 1
-    if text[start:].strip():
-        parts.append(text[start:])
-    return parts
-
-
-def _params(type_: Type) -> frozenset[str]:
-    if type_.kind == "param":
-        return frozenset((type_.name,))
-    return frozenset().union(*(_params(inner) for inner in type_.params))
-
-
-@cache
-def functions() -> dict[str, tuple[Overload, ...]]:
-    """Every function with its overloads, read from the table once."""
-    table: dict[str, list[Overload]] = {}
-    for line in (*_TABLE.strip().split("\n"), *_generated()):
-        match = _LINE.fullmatch(line)
-        if match is None:
-            raise AssertionError(f"not an overload: {line}")
-        id_, dot, function, args_text, result_text = match.groups()
-        args = tuple(_read_type(text) for text in _split(args_text))
-        result = _read_type(result_text)
-        names = frozenset().union(*map(_params, (*args, result)))
-        table.setdefault(function, []).append(Overload(id_, bool(dot), args, result, names))
-    return {name: tuple(overloads) for name, overloads in table.items()}

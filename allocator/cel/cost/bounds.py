@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from allocator.cel import types
-from allocator.cel.cost.rules import LIST, MAP
+from allocator.cel.cost.factors import LIST, MAP
 from allocator.cel.syntax.tree import (
     Call,
     Comprehension,

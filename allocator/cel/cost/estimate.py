@@ -1,14 +1,16 @@
 """The cost estimate that the API server puts on a new expression: the most it could cost on any device.
 
-Source: cel-go checker/cost.go, ext/{lists,sets}.go, k8s.io/apiserver/pkg/cel/library/cost.go (EstimateCallCost) and
-the sizes of k8s.io/dynamic-resource-allocation/cel. Estimates are pairs of unsigned 64-bit numbers that saturate.
+Source: cel-go checker/cost.go.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from allocator.cel import types
+from allocator.cel.cost.call_estimates import CallEstimate, Operand, call_estimate
+from allocator.cel.cost.declared import Path, declared_size
+from allocator.cel.cost.factors import LIST, MAP
+from allocator.cel.cost.ranges import MOST, ONE, UNKNOWN, ZERO, Range, fixed
 from allocator.cel.syntax.tree import (
     Call,
     Comprehension,
@@ -20,50 +22,6 @@ from allocator.cel.syntax.tree import (
     Select,
 )
 from allocator.cel.types import Type
-
-MOST: Final = 2**64 - 1
-_TRAVERSAL: Final = 0.1
-_REGEX: Final = 0.25
-_LIST, _MAP = 10, 30
-_FORMAT_REGEX: Final = 128
-_FORMAT_SIZE: Final = 64
-
-
-class Range(NamedTuple):
-    """A size or cost from `low` to `high`."""
-
-    low: int
-    high: int
-
-    def plus(self, other: "Range") -> "Range":
-        """The sum."""
-        return Range(min(MOST, self.low + other.low), min(MOST, self.high + other.high))
-
-    def times(self, other: "Range") -> "Range":
-        """The product."""
-        return Range(min(MOST, self.low * other.low), min(MOST, self.high * other.high))
-
-    def scaled(self, factor: float) -> "Range":
-        """The product with a factor, rounded up."""
-        return Range(_scaled(self.low, factor), _scaled(self.high, factor))
-
-    def union(self, other: "Range") -> "Range":
-        """Both."""
-        return Range(min(self.low, other.low), max(self.high, other.high))
-
-
-def _scaled(value: int, factor: float) -> int:
-    product = float(value) * factor
-    return MOST if product >= 2.0**64 else min(MOST, math.ceil(product))
-
-
-def _fixed(value: int) -> Range:
-    return Range(value, value)
-
-
-_ZERO: Final = Range(0, 0)
-_ONE: Final = Range(1, 1)
-_UNKNOWN: Final = Range(0, MOST)
 
 
 class Entry(NamedTuple):
@@ -78,60 +36,6 @@ class Entry(NamedTuple):
         if other is None:
             return None
         return Entry(self.kind, self.key.union(other.key), self.value.union(other.value))
-
-
-Path = tuple[str, ...]
-
-# What the device declares: path -> largest size.
-_SIZES: Final[dict[Path, int]] = {
-    ("device",): 0,
-    ("device", "driver"): 63,
-    ("device", "allowMultipleAllocations"): 1,
-    ("device", "attributes"): 32,
-    ("device", "attributes", "@keys"): 63,
-    ("device", "attributes", "@values"): 32,
-    ("device", "attributes", "@values", "@keys"): 32,
-    ("device", "attributes", "@values", "@values"): 64,
-    ("device", "capacity"): 32,
-    ("device", "capacity", "@keys"): 63,
-    ("device", "capacity", "@values"): 32,
-    ("device", "capacity", "@values", "@keys"): 32,
-    ("device", "capacity", "@values", "@values"): 0,
-}
-_INNER_ATTRIBUTES: Final = ("device", "attributes", "@values")
-
-
-def declared_size(path: Path | None) -> Range | None:
-    """The size of what a path of the device leads to, or None if it is not declared."""
-    if not path or path[0] != "device":
-        return None
-    known: Path = ("device",)
-    for name in path[1:]:
-        step = "@values" if name == "@items" else name
-        following = (*known, step)
-        if following not in _SIZES:
-            # The values of one domain's attributes have a declared size whatever their name; nothing else has.
-            if known != _INNER_ATTRIBUTES:
-                return None
-            following = (*known, "@values")
-        known = following
-    return Range(0, _SIZES[known])
-
-
-class Operand(NamedTuple):
-    """An argument as the rules see it."""
-
-    node: Node | None
-    type: Type
-    path: Path | None
-    size: Range | None
-
-
-class CallEstimate(NamedTuple):
-    """What a call costs without its arguments, and the size of its result if it is known."""
-
-    cost: Range
-    result: Range | None = None
 
 
 def estimate(root: Node) -> Range:
@@ -162,14 +66,14 @@ class _Estimator:
         found = self.known.get(id(node))
         if found is None:
             compute = _COSTS.get(node.__class__)
-            found = self.known[id(node)] = _ZERO if compute is None else compute(self, node)
+            found = self.known[id(node)] = ZERO if compute is None else compute(self, node)
         return found
 
     def ident(self, node: Ident) -> Range:
         """A name."""
         local = self.local(node)
         self.add_path(node, local.path if local is not None else (node.name.removeprefix("."),))
-        return _ONE
+        return ONE
 
     def loop(self, node: Comprehension) -> Range:
         """A macro."""
@@ -206,13 +110,13 @@ class _Estimator:
             self.sizes[id(node)] = found
             return found
         if _is_scalar(node.type or types.DYN):
-            return _ONE
+            return ONE
         local = self.local(node)
         return local.size if local is not None else None
 
     def size_or_unknown(self, node: Node) -> Range:
         """The same, or anything."""
-        return self.size(node) or _UNKNOWN
+        return self.size(node) or UNKNOWN
 
     def entry(self, node: Node) -> Entry | None:
         """Sizes of the members of a node's value."""
@@ -234,26 +138,26 @@ class _Estimator:
     def select(self, node: Select) -> Range:
         """A field."""
         if node.binding is not None:
-            return _ONE
+            return ONE
         operand = self.cost(node.operand)
         if node.test:
             return operand
         kind = (node.operand.type or types.DYN).kind
         self.add_path(node, self.extended(node.operand, node.field))
-        return operand.plus(_ONE) if kind in ("map", "struct", "param") else operand
+        return operand.plus(ONE) if kind in ("map", "struct", "param") else operand
 
     def aggregate(self, node: ListNode | MapNode) -> Range:
         """A list or map literal."""
-        total = _ZERO
+        total = ZERO
         for child in node.children():
             total = total.plus(self.cost(child))
         if isinstance(node, ListNode):
-            self.entries[id(node)] = Entry("list", _ONE, self.widest(node.elements))
-            return total.plus(_fixed(_LIST))
+            self.entries[id(node)] = Entry("list", ONE, self.widest(node.elements))
+            return total.plus(fixed(LIST))
         keys = self.widest([key for key, _, _ in node.entries])
         values = self.widest([value for _, value, _ in node.entries])
         self.entries[id(node)] = Entry("map", keys, values)
-        return total.plus(_fixed(_MAP))
+        return total.plus(fixed(MAP))
 
     def widest(self, nodes: Sequence[Node]) -> Range:
         """A size for all of the nodes."""
@@ -342,14 +246,14 @@ class _Estimator:
         if node.function == "dyn":
             cost = self.cost(node.args[0])
             self.copy_sizes(node, node.args[0])
-            return cost.plus(_ONE)
+            return cost.plus(ONE)
         arg_costs: list[Range] = []
         for arg in node.args:
             # No comprehension: it would take a frame of its own at every level.
             arg_costs.append(self.cost(arg))  # noqa: PERF401
         args = [self.operand(arg) for arg in node.args]
         target: Operand | None = None
-        total = _ZERO
+        total = ZERO
         if node.target is not None:
             total = self.cost(node.target)
             target = self.operand(node.target)
@@ -399,7 +303,7 @@ class _Estimator:
             joined = entry.union(self.entry(node.args[1])) if entry is not None else None
             if joined is not None:
                 self.entries[id(node)] = joined
-        found = _rule(node.function, overload, target, args)
+        found = call_estimate(node.function, overload, target, args)
         total = found.cost
         for cost in arg_costs:
             total = total.plus(cost)
@@ -418,332 +322,13 @@ _COSTS: Final[dict[type[Node], Callable[[_Estimator, Any], Range]]] = {
 
 def _literal_size(node: Node) -> Range | None:
     if isinstance(node, Literal):
-        return _fixed(len(node.value)) if isinstance(node.value, str | bytes) else _ONE
+        return fixed(len(node.value)) if isinstance(node.value, str | bytes) else ONE
     if isinstance(node, ListNode):
-        return _fixed(len(node.elements))
-    return _fixed(len(node.entries)) if isinstance(node, MapNode) else None
+        return fixed(len(node.elements))
+    return fixed(len(node.entries)) if isinstance(node, MapNode) else None
 
 
 def _is_scalar(type_: Type) -> bool:
     if type_.kind in ("bool", "double", "duration", "int", "timestamp", "uint"):
         return True
     return type_.name == types.OPTIONAL_NAME and _is_scalar(type_.params[0])
-
-
-# --- rules of functions
-
-_Rule = Callable[[str, Operand | None, list[Operand]], CallEstimate | None]
-
-
-def _size(operand: Operand) -> Range:
-    return operand.size or declared_size(operand.path) or _UNKNOWN
-
-
-def _scan(size: Range) -> Range:
-    return size.scaled(_TRAVERSAL)
-
-
-def _walk(overload: str, target: Operand | None, _args: list[Operand]) -> CallEstimate | None:
-    if target is None:
-        return None
-    size = _size(target)
-    if target.type.params:
-        element = Operand(
-            None, target.type.params[0], (*target.path, "@items") if target.path else None, None
-        )
-        cost = _ONE
-        if element.type.kind in ("string", "bytes"):
-            cost = cost.plus(_scan(_size(element)))
-        return CallEstimate(size.times(cost))
-    return CallEstimate(size.times(_ONE) if overload == "list_includes_dyn_dyn" else _scan(size))
-
-
-def _url(_overload: str, _target: Operand | None, args: list[Operand]) -> CallEstimate | None:
-    return CallEstimate(_scan(_size(args[0])), _size(args[0])) if len(args) == 1 else None
-
-
-def _same_size(_overload: str, target: Operand | None, _args: list[Operand]) -> CallEstimate | None:
-    return None if target is None else CallEstimate(_scan(_size(target)), _size(target))
-
-
-def _replace(_overload: str, target: Operand | None, args: list[Operand]) -> CallEstimate | None:
-    if target is None or len(args) < 2:
-        return None
-    size, old, new = _size(target), _size(args[0]), _size(args[1])
-    if old.low == 0:
-        most, kept_most = min(MOST, size.high + 1), size.high
-    elif new.high <= old.low:
-        most, kept_most = 0, size.high
-    else:
-        most, kept_most = min(MOST, math.ceil(float(size.high) / float(old.low))), 0
-    if old.high == 0:
-        least, kept_least = min(MOST, size.low + 1), size.low
-    elif old.high <= new.low:
-        least, kept_least = 0, size.low
-    else:
-        least, kept_least = math.ceil(float(size.low) / float(old.high)), 0
-    result = Range(least, most).times(new).plus(Range(kept_least, kept_most))
-    return CallEstimate(size.scaled(2 * _TRAVERSAL), result)
-
-
-def _split(_overload: str, target: Operand | None, args: list[Operand]) -> CallEstimate | None:
-    if target is None:
-        return None
-    size = _size(target)
-    most = size.high
-    if len(args) > 1 and isinstance(args[1].node, Literal) and args[1].node.value.__class__ is int:
-        most = args[1].node.value & MOST
-    return CallEstimate(size.scaled(2 * _TRAVERSAL), Range(0, most))
-
-
-def _join(_overload: str, target: Operand | None, args: list[Operand]) -> CallEstimate | None:
-    if target is None:
-        return None
-    count = _size(target)
-    size = _ZERO
-    if target.type.params:
-        element = Operand(
-            None, target.type.params[0], (*target.path, "@items") if target.path else None, None
-        )
-        size = count.times(_size(element))
-    if args:
-        separators = Range(max(0, count.low - 1), max(0, count.high - 1))
-        size = size.plus(_size(args[0]).times(separators))
-    return CallEstimate(_scan(size), size)
-
-
-def _find(_overload: str, target: Operand | None, args: list[Operand]) -> CallEstimate | None:
-    if target is None or not args:
-        return None
-    cost = _scan(_size(target).plus(_ONE)).times(_size(args[0]).scaled(_REGEX))
-    return CallEstimate(cost, Range(0, _size(target).high))
-
-
-def _first_scan(
-    _overload: str, _target: Operand | None, args: list[Operand]
-) -> CallEstimate | None:
-    return CallEstimate(_scan(_size(args[0]))) if args else None
-
-
-def _ip(overload: str, target: Operand | None, args: list[Operand]) -> CallEstimate | None:
-    return CallEstimate(_ONE) if overload == "cidr_ip" else _first_scan(overload, target, args)
-
-
-def _twice_scan(
-    _overload: str, _target: Operand | None, args: list[Operand]
-) -> CallEstimate | None:
-    return CallEstimate(_size(args[0]).scaled(2 * _TRAVERSAL)) if args else None
-
-
-_ADDRESS: Final = Range(4, 16)
-
-
-def _contains_ip(
-    overload: str, _target: Operand | None, args: list[Operand]
-) -> CallEstimate | None:
-    cost = _scan(_ADDRESS.plus(_ADDRESS))
-    return CallEstimate(cost.plus(_scan(_size(args[0]))) if overload.endswith("_string") else cost)
-
-
-def _contains_cidr(
-    overload: str, _target: Operand | None, args: list[Operand]
-) -> CallEstimate | None:
-    cost = _scan(_ADDRESS.plus(_ADDRESS)).plus(_scan(_ADDRESS)).plus(_ONE)
-    return CallEstimate(cost.plus(_scan(_size(args[0]))) if overload.endswith("_string") else cost)
-
-
-def _validate(_overload: str, _target: Operand | None, args: list[Operand]) -> CallEstimate | None:
-    return CallEstimate(_scan(_size(args[0])).scaled(_FORMAT_REGEX * _REGEX))
-
-
-def _nominal(_overload: str, _target: Operand | None, _args: list[Operand]) -> CallEstimate | None:
-    return CallEstimate(_ONE)
-
-
-def _equality(_overload: str, _target: Operand | None, args: list[Operand]) -> CallEstimate | None:
-    left, right = args
-    if left.type != right.type:
-        return None
-    if left.type in (types.IP, types.CIDR, types.QUANTITY, types.SEMVER):
-        return CallEstimate(_ONE)
-    if left.type == types.FORMAT:
-        return CallEstimate(_scan(Range(1, _FORMAT_SIZE)))
-    if left.type == types.URL:
-        high = right.size.high if right.size is not None else 1
-        return CallEstimate(_scan(Range(1, high)))
-    return None
-
-
-_BY_FUNCTION: Final[dict[str, _Rule]] = {
-    **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf", "includes"), _walk),
-    "url": _url,
-    **dict.fromkeys(("lowerAscii", "upperAscii", "substring", "trim"), _same_size),
-    "replace": _replace,
-    "split": _split,
-    "join": _join,
-    **dict.fromkeys(("find", "findAll"), _find),
-    **dict.fromkeys(("cidr", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"), _first_scan),
-    "ip": _ip,
-    "ip.isCanonical": _twice_scan,
-    "containsIP": _contains_ip,
-    "containsCIDR": _contains_cidr,
-    "validate": _validate,
-    "_==_": _equality,
-    **dict.fromkeys(
-        (
-            "masked", "prefixLength", "family", "isUnspecified", "isLoopback", "isLinkLocalMulticast",
-            "isLinkLocalUnicast", "isGlobalUnicast", "format.named", "sign", "asInteger", "isInteger",
-            "asApproximateFloat", "isGreaterThan", "isLessThan", "compareTo", "add", "sub", "major", "minor", "patch",
-            "getScheme", "getHostname", "getHost", "getPort", "getEscapedPath", "getQuery",
-        ),
-        _nominal,
-    ),
-}  # fmt: skip
-
-
-def _whole(operand: Operand, default: int) -> int:
-    value = operand.node.value if isinstance(operand.node, Literal) else None
-    return max(0, value) if value.__class__ is int else default
-
-
-def _allocating(factor: float, size: Range) -> CallEstimate:
-    return CallEstimate(size.scaled(factor).plus(_ONE).plus(_fixed(_LIST)), size)
-
-
-def _slice(_overload: str, target: Operand | None, args: list[Operand]) -> CallEstimate | None:
-    if target is None:
-        return None
-    start, end = _whole(args[0], 0), _whole(args[1], _size(target).high)
-    return _allocating(1, _fixed((end - start) & MOST))
-
-
-def _range(_overload: str, _target: Operand | None, args: list[Operand]) -> CallEstimate | None:
-    return _allocating(1, _fixed(_whole(args[0], MOST)))
-
-
-def _reverse(_overload: str, target: Operand | None, _args: list[Operand]) -> CallEstimate | None:
-    return None if target is None else _allocating(1, _size(target))
-
-
-def _flatten(_overload: str, target: Operand | None, args: list[Operand]) -> CallEstimate | None:
-    if target is None:
-        return None
-    return _allocating(float(_whole(args[0], MOST)) if args else 1.0, _size(target))
-
-
-def _distinct(_overload: str, target: Operand | None, _args: list[Operand]) -> CallEstimate | None:
-    return None if target is None else _allocating(2.0, _size(target).times(_size(target)))
-
-
-def _sort(overload: str, target: Operand | None, args: list[Operand]) -> CallEstimate | None:
-    if target is None:
-        return None
-    size = _size(args[0] if args else target)
-    factor = 2.0 + (_TRAVERSAL if "_string_" in overload or "_bytes_" in overload else 0)
-    return _allocating(factor, size.times(size))
-
-
-def _sets(factor: int) -> _Rule:
-    def rule(_overload: str, _target: Operand | None, args: list[Operand]) -> CallEstimate | None:
-        return CallEstimate(_size(args[0]).times(_size(args[1])).scaled(factor).plus(_ONE))
-
-    return rule
-
-
-_KINDS: Final = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
-
-
-def _quoted(_overload: str, target: Operand | None, args: list[Operand]) -> CallEstimate | None:
-    size = args[0].size or _UNKNOWN
-    return CallEstimate(_scan(size), Range(min(MOST, size.low + 2), (size.high * 2 + 2) & MOST))
-
-
-def _format(_overload: str, target: Operand | None, _args: list[Operand]) -> CallEstimate | None:
-    return None if target is None else CallEstimate(_scan(target.size or _UNKNOWN))
-
-
-def _to_bytes(_overload: str, _target: Operand | None, args: list[Operand]) -> CallEstimate | None:
-    size = args[0].size or _UNKNOWN
-    return CallEstimate(_scan(size), Range(size.low, (size.high * 4) & MOST))
-
-
-def _from_bytes(
-    _overload: str, _target: Operand | None, args: list[Operand]
-) -> CallEstimate | None:
-    size = args[0].size or _UNKNOWN
-    return CallEstimate(_scan(size), Range(size.low // 4, size.high))
-
-
-def _in_list(_overload: str, _target: Operand | None, args: list[Operand]) -> CallEstimate | None:
-    return CallEstimate((args[1].size or _UNKNOWN).scaled(1))
-
-
-def _matches(_overload: str, target: Operand | None, args: list[Operand]) -> CallEstimate | None:
-    text, pattern = (target, args[0]) if target is not None else (args[0], args[1])
-    cost = _scan((text.size or _UNKNOWN).plus(_ONE)).times(
-        (pattern.size or _UNKNOWN).scaled(_REGEX)
-    )
-    return CallEstimate(cost)
-
-
-def _contains(_overload: str, target: Operand | None, args: list[Operand]) -> CallEstimate | None:
-    if target is None:
-        return None
-    return CallEstimate(_scan(target.size or _UNKNOWN).times(_scan(args[0].size or _UNKNOWN)))
-
-
-def _concatenate(
-    overload: str, _target: Operand | None, args: list[Operand]
-) -> CallEstimate | None:
-    size = (args[0].size or _UNKNOWN).plus(args[1].size or _UNKNOWN)
-    return CallEstimate(_ONE if overload == "add_list" else _scan(size), size)
-
-
-def _compare(_overload: str, _target: Operand | None, args: list[Operand]) -> CallEstimate | None:
-    most = min((args[0].size or _UNKNOWN).high, (args[1].size or _UNKNOWN).high)
-    return CallEstimate(_scan(Range(1 if most else 0, most)))
-
-
-_BY_OVERLOAD: Final[dict[str, _Rule]] = {
-    "list_sets_contains_list": _sets(1),
-    "list_sets_intersects_list": _sets(1),
-    "list_sets_equivalent_list": _sets(2),
-    "list_slice": _slice,
-    "list_flatten": _flatten,
-    "list_flatten_int": _flatten,
-    "lists_range": _range,
-    "list_reverse": _reverse,
-    "list_distinct": _distinct,
-    **{f"list_{kind}_sort": _sort for kind in _KINDS},
-    **{f"list_{kind}_sortByAssociatedKeys": _sort for kind in _KINDS},
-}
-_BY_DEFAULT: Final[dict[str, _Rule]] = {
-    "string_format": _format,
-    "string_to_bytes": _to_bytes,
-    "bytes_to_string": _from_bytes,
-    "strings_quote": _quoted,
-    **dict.fromkeys(("starts_with_string", "ends_with_string"), _first_scan),
-    "in_list": _in_list,
-    **dict.fromkeys(("matches", "matches_string"), _matches),
-    "contains_string": _contains,
-    **dict.fromkeys(("add_string", "add_bytes", "add_list"), _concatenate),
-    **{
-        f"{order}_{kind}": _compare
-        for order in ("less", "greater", "less_equals", "greater_equals")
-        for kind in ("string", "bytes")
-    },
-    "equals": _compare,
-    "not_equals": _compare,
-}
-
-
-def _rule(
-    function: str, overload: str, target: Operand | None, args: list[Operand]
-) -> CallEstimate:
-    """The first rule that applies: of the overload, of the function, the language's own, or 1."""
-    for rule in (_BY_OVERLOAD.get(overload), _BY_FUNCTION.get(function), _BY_DEFAULT.get(overload)):
-        if rule is not None:
-            found = rule(overload, target, args)
-            if found is not None:
-                return found
-    return CallEstimate(_ONE)

@@ -1,4 +1,4 @@
-"""What evaluating costs, by upstream's rules, and the meter that stops at the limit.
+"""What a call costs when it is evaluated, by upstream's rules.
 
 Source: cel-go interpreter/runtimecost.go, ext/{lists,sets}.go, k8s.io/apiserver/pkg/cel/library/cost.go. Where a rule
 rounds a product of a factor and a size up, the same floating point operations are used here.
@@ -8,104 +8,16 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from allocator.cel.cost.factors import LIST, REGEX, TRAVERSAL
 from allocator.cel.library.formats import NamedFormat
 from allocator.cel.library.network import CIDR, IP
 from allocator.cel.library.urls import URL
-from allocator.cel.values.values import (
-    DomainMap,
-    Optional,
-    QuantityValue,
-    Semver,
-    Stopped,
-    kind_of,
-    unmap_key,
-)
-
-LIMIT: Final = 1_000_000
-LIST, MAP = 10, 30
-_TRAVERSAL: Final = 0.1
-_REGEX: Final = 0.25
-_POLL: Final = 512
-_MOST_WORK: Final = 2_000_000
-_MEMBERS_A_TICK: Final = 64
-_CONTAINERS: Final = frozenset({list, dict, DomainMap, Optional})
+from allocator.cel.values.limits import Stopped, kind_of
+from allocator.cel.values.maps import DomainMap, unmap_key
+from allocator.cel.values.scalars import Optional, QuantityValue
+from allocator.cel.values.semver import Semver
 
 CostRule = Callable[[Sequence[Any], Any], int]
-
-
-class Meter:
-    """Counts the cost of one evaluation and watches its deadline.
-
-    Attributes:
-        cost: spent so far.
-        limit: the most that may be spent.
-        deadline: answers whether time is up; asked now and then.
-        work: nested members that may still be walked. Upstream's costs do not see the size of what a list holds, and
-            a list that holds another one twice, and so on, is soon larger than can be walked.
-    """
-
-    __slots__ = ("cost", "deadline", "limit", "ticks", "work")
-
-    def __init__(self, limit: int = LIMIT, deadline: Callable[[], bool] | None = None) -> None:
-        self.cost = 0
-        self.limit = limit
-        self.deadline = deadline
-        self.ticks = _POLL
-        self.work = _MOST_WORK
-
-    def weigh(self, values: Sequence[Any]) -> None:
-        """Note that nested values are about to be walked.
-
-        Raises:
-            Stopped: they are too large altogether.
-        """
-        for value in values:
-            if value.__class__ in _CONTAINERS:
-                self._walk(value)
-
-    def _walk(self, value: Any) -> None:
-        pending = [value]
-        while pending:
-            value = pending.pop()
-            cls = value.__class__
-            if cls is Optional:
-                members = [value.value]
-            else:
-                members = value if cls is list else list(value.values())
-            self.ticks -= len(members) // _MEMBERS_A_TICK
-            self.tick()
-            if _CONTAINERS.isdisjoint(map(type, members)):
-                continue
-            nested = [member for member in members if member.__class__ in _CONTAINERS]
-            self.work -= len(nested)
-            if self.work < 0:
-                raise Stopped("operation interrupted: nested values are too large")
-            pending.extend(nested)
-
-    def charge(self, cost: int) -> None:
-        """Spend. Whatever costs much, takes time: the deadline is asked before.
-
-        Raises:
-            Stopped: the limit is exceeded, or time is up.
-        """
-        self.cost += cost
-        if self.cost > self.limit:
-            raise Stopped("operation cancelled: actual cost limit exceeded")
-        if cost >= _POLL:
-            self.ticks = 0
-            self.tick()
-
-    def tick(self) -> None:
-        """Note a round of a loop.
-
-        Raises:
-            Stopped: time is up.
-        """
-        self.ticks -= 1
-        if self.ticks <= 0:
-            self.ticks = _POLL
-            if self.deadline is not None and self.deadline():
-                raise Stopped("operation interrupted")
 
 
 class Failed:
@@ -134,16 +46,16 @@ def _plain_size(value: Any) -> int:
 
 
 def _scan(size: float) -> int:
-    return math.ceil(size * _TRAVERSAL)
+    return math.ceil(size * TRAVERSAL)
 
 
 def _traversal(value: Any) -> int:
     """Cost of walking a value; only texts and collections count by size."""
     cls = value.__class__
     if cls is str:
-        return int(len(value.encode("utf-8", "surrogatepass")) * _TRAVERSAL)
+        return int(len(value.encode("utf-8", "surrogatepass")) * TRAVERSAL)
     if cls is bytes:
-        return int(len(value) * _TRAVERSAL)
+        return int(len(value) * TRAVERSAL)
     if cls is list:
         kind = kind_of(value)
         if kind is not None and kind not in _SIZED:
@@ -163,7 +75,7 @@ def _first_scan(args: Sequence[Any], _result: Any) -> int:
 
 
 def _first_scan_twice(args: Sequence[Any], _result: Any) -> int:
-    return math.ceil(_plain_size(args[0]) * 2 * _TRAVERSAL)
+    return math.ceil(_plain_size(args[0]) * 2 * TRAVERSAL)
 
 
 def _walk_first(args: Sequence[Any], _result: Any) -> int:
@@ -171,16 +83,16 @@ def _walk_first(args: Sequence[Any], _result: Any) -> int:
 
 
 def _join(_args: Sequence[Any], result: Any) -> int:
-    return math.ceil(_plain_size(result) * 2 * _TRAVERSAL)
+    return math.ceil(_plain_size(result) * 2 * TRAVERSAL)
 
 
 def _regex(args: Sequence[Any], _result: Any) -> int:
-    return _scan(1.0 + size_of(args[0])) * math.ceil(size_of(args[1]) * _REGEX)
+    return _scan(1.0 + size_of(args[0])) * math.ceil(size_of(args[1]) * REGEX)
 
 
 def _contains_ip(args: Sequence[Any], _result: Any) -> int:
     size = _plain_size(args[0])
-    return math.ceil((size + size) * _TRAVERSAL)
+    return math.ceil((size + size) * TRAVERSAL)
 
 
 def _contains_ip_text(args: Sequence[Any], result: Any) -> int:
@@ -198,7 +110,7 @@ def _contains_cidr_text(args: Sequence[Any], result: Any) -> int:
 def _validate(args: Sequence[Any], _result: Any) -> int:
     if args[0].__class__ is not NamedFormat:
         return 1
-    return _scan(1.0 + _plain_size(args[1])) * math.ceil(args[0].regex_size * _REGEX)
+    return _scan(1.0 + _plain_size(args[1])) * math.ceil(args[0].regex_size * REGEX)
 
 
 def _second_scan(args: Sequence[Any], _result: Any) -> int:
@@ -258,7 +170,7 @@ def _self_compare(value: Any) -> int:
     size = len(value)
     factor = 2.0
     if value and value[0].__class__ in (str, bytes):
-        factor += _TRAVERSAL
+        factor += TRAVERSAL
     return _allocating(factor, size * size)
 
 
@@ -333,8 +245,6 @@ _BY_DEFAULT: Final[dict[str, CostRule]] = {
     **dict.fromkeys(("matches", "matches_string"), _regex),
     "contains_string": _product_scan,
 }
-
-
 # The rules that look at the result; all others may be applied before there is one.
 RULES_ON_RESULTS: Final = frozenset({_join, _result_size})
 

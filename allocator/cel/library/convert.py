@@ -8,16 +8,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from allocator.cel.library import network
-from allocator.cel.values import operators, timelib
-from allocator.cel.values.values import (
-    MAX_UINT,
-    Duration,
-    Timestamp,
-    TypeValue,
-    UInt,
-    no_such_overload,
-    type_name,
-)
+from allocator.cel.values import arithmetic, timelib
+from allocator.cel.values.names import no_such_overload, type_name
+from allocator.cel.values.scalars import MAX_UINT, Duration, Timestamp, TypeValue, UInt
 from allocator.errors import CelRuntimeError
 
 _LONG_INTEGER: Final = re.compile(r"[+-]?0*[0-9]{1,40}", re.ASCII)
@@ -42,10 +35,10 @@ def to_int(value: Any) -> int:
     if cls is int:
         return value  # type: ignore[no-any-return]
     if cls is UInt:
-        return operators.as_int(value.value)
+        return arithmetic.as_int(value.value)
     if cls is float:
         if not -(2**63) < value < 2**63:
-            raise CelRuntimeError(operators.INT_OVERFLOW)
+            raise CelRuntimeError(arithmetic.INT_OVERFLOW)
         return int(value)
     if cls is str:
         if len(value) > 4000 or _LONG_INTEGER.fullmatch(value) is None:
@@ -67,10 +60,10 @@ def to_uint(value: Any) -> UInt:
     if cls is UInt:
         return value  # type: ignore[no-any-return]
     if cls is int:
-        return operators.as_uint(value)
+        return arithmetic.as_uint(value)
     if cls is float:
         if not 0 <= value < 2**64:
-            raise CelRuntimeError(operators.UINT_OVERFLOW)
+            raise CelRuntimeError(arithmetic.UINT_OVERFLOW)
         return UInt(int(value))
     if cls is str:
         if len(value) > 4000 or not (value.isascii() and value.isdigit()) or int(value) > MAX_UINT:

@@ -6,19 +6,18 @@ Source: k8s.io/apiserver/pkg/cel/library/{quantity,semverlib}.go, cel-go cel/lib
 from collections.abc import Callable
 from typing import Any, Final
 
-from allocator.cel.values.values import (
+from allocator.cel.values.maps import DomainMap
+from allocator.cel.values.names import no_such_overload, type_name
+from allocator.cel.values.scalars import (
     MAX_INT,
     MIN_INT,
     NONE,
-    DomainMap,
     Duration,
     Optional,
     QuantityValue,
-    Semver,
     UInt,
-    no_such_overload,
-    type_name,
 )
+from allocator.cel.values.semver import Semver
 from allocator.errors import CelRuntimeError, QuantityError
 from allocator.quantity import DECIMAL_EXPONENT, Quantity
 

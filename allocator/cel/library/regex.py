@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import re2
 
-from allocator.cel.values.values import Stopped
+from allocator.cel.values.limits import Stopped
 from allocator.errors import CelRuntimeError
 
 _MAX_REPEAT: Final = 1000

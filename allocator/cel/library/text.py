@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from allocator.cel.library.formatting import format_text
 from allocator.cel.library.regex import compile_regex
-from allocator.cel.values.values import MAX_CHARACTERS, check_length, no_such_overload
+from allocator.cel.values.limits import MAX_CHARACTERS, check_length
+from allocator.cel.values.names import no_such_overload
 from allocator.errors import CelRuntimeError
 
 # Go's unicode.IsSpace.

@@ -7,8 +7,9 @@ there for `.?f` and `[?k]`.
 from typing import Any, Final
 
 from allocator.cel.run.code import ATTRIBUTES, CAPACITY, DRIVER, METER, MULTIPLE, Env, Run
-from allocator.cel.values import operators
-from allocator.cel.values.values import EMPTY_MAP, NONE, DomainMap, Optional
+from allocator.cel.values import selection
+from allocator.cel.values.maps import EMPTY_MAP, DomainMap
+from allocator.cel.values.scalars import NONE, Optional
 from allocator.errors import CelRuntimeError
 
 DEVICE_SLOTS: Final = {
@@ -94,9 +95,9 @@ def domain_presence(at: int, domain: str, name: str) -> Run:
 def field(base: Run, key: Any, *, optional: bool) -> Run:
     """`base.key`, `base[key]`, or the optional forms, with a constant key."""
     if optional:
-        return lambda env: operators.optional_index(base(env), key)
+        return lambda env: selection.optional_index(base(env), key)
     if key.__class__ is not str:
-        return lambda env: operators.index(base(env), key)
+        return lambda env: selection.index(base(env), key)
 
     def run(env: Env) -> Any:
         value = base(env)
@@ -108,7 +109,7 @@ def field(base: Run, key: Any, *, optional: bool) -> Run:
                 return value[key]
             except KeyError:
                 raise CelRuntimeError(f"no such key: {key}") from None
-        return operators.index(value, key)
+        return selection.index(value, key)
 
     return run
 
@@ -119,17 +120,17 @@ def index(base: Run, key: Run, *, optional: bool) -> Run:
     def run(env: Env) -> Any:
         value = base(env)
         if value.__class__ is Optional:
-            return operators.optional_index(value, key(env)) if value.present else value
+            return selection.optional_index(value, key(env)) if value.present else value
         if optional:
-            return operators.optional_index(value, key(env))
-        return operators.index(value, key(env))
+            return selection.optional_index(value, key(env))
+        return selection.index(value, key(env))
 
     return run
 
 
 def presence(base: Run, name: str) -> Run:
     """`has(base.name)`."""
-    return lambda env: operators.has_field(base(env), name)
+    return lambda env: selection.has_field(base(env), name)
 
 
 def counted_field(base: Run, key: Any, *, optional: bool) -> Run:
@@ -145,7 +146,7 @@ def counted_index(base: Run, key: Run, *, optional: bool) -> Run:
         if value.__class__ is Optional or optional:
             return _counted_optional(env, value, key)
         try:
-            found = operators.index(value, key(env))
+            found = selection.index(value, key(env))
         except CelRuntimeError:
             env[METER].charge(1)
             raise
@@ -160,7 +161,7 @@ def _counted_optional(env: Env, value: Any, key: Run) -> Optional:
         if not value.present:
             return value
         value = value.value
-    found, present = operators.lookup(value, key(env))
+    found, present = selection.lookup(value, key(env))
     if not present:
         return NONE
     env[METER].charge(1)
@@ -177,6 +178,6 @@ def counted_presence(base: Run, name: str, discount: int) -> Run:
             env[METER].cost -= discount
             return found
         env[METER].charge(1 - discount)
-        return operators.lookup(value, name)[1]
+        return selection.lookup(value, name)[1]
 
     return run

@@ -1,4 +1,4 @@
-"""Closures for calls and logic."""
+"""Closures for calls."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,8 +6,12 @@ from typing import Any
 from allocator.cel.cost.rules import FAILED, RULES_ON_RESULTS, CostRule
 from allocator.cel.library.regex import Regex
 from allocator.cel.run.code import METER, Code, Env, Run
-from allocator.cel.values.operators import equal
-from allocator.cel.values.values import Semver, Stopped, UInt, map_key, native
+from allocator.cel.values.comparison import equal
+from allocator.cel.values.limits import Stopped
+from allocator.cel.values.maps import map_key
+from allocator.cel.values.names import native
+from allocator.cel.values.scalars import UInt
+from allocator.cel.values.semver import Semver
 from allocator.errors import CelRuntimeError
 
 Method = Callable[..., object]
@@ -154,69 +158,3 @@ def _marks(element: Any) -> list[object]:
         if element.value < 2**63:
             marks.append(element.value)
     return marks
-
-
-def conjunction(terms: Sequence[Run]) -> Run:
-    """`&&`: an error counts only if no term is false."""
-    return _pair(*terms) if len(terms) == 2 else _connective(terms, decisive=False)
-
-
-def _pair(first: Run, second: Run) -> Run:
-    """`a && b`, the form most selectors have."""
-
-    def run(env: Env) -> bool:
-        try:
-            one = first(env)
-        except CelRuntimeError as error:
-            if second(env) is False:
-                return False
-            raise error from None
-        if one is False:
-            return False
-        other = second(env)
-        if other is False:
-            return False
-        if one is True and other is True:
-            return True
-        raise CelRuntimeError("no such overload")
-
-    return run
-
-
-def disjunction(terms: Sequence[Run]) -> Run:
-    """`||`: an error counts only if no term is true."""
-    return _connective(terms, decisive=True)
-
-
-def _connective(terms: Sequence[Run], *, decisive: bool) -> Run:
-    def run(env: Env) -> bool:
-        failure: CelRuntimeError | None = None
-        for term in terms:
-            try:
-                value = term(env)
-            except CelRuntimeError as error:
-                failure = failure or error
-                continue
-            if value is decisive:
-                return decisive  # type: ignore[no-any-return]
-            if value is not (not decisive):
-                failure = failure or CelRuntimeError("no such overload")
-        if failure is not None:
-            raise failure
-        return not decisive
-
-    return run
-
-
-def conditional(condition: Run, then: Run, other: Run) -> Run:
-    """`c ? a : b`."""
-
-    def run(env: Env) -> Any:
-        value = condition(env)
-        if value is True:
-            return then(env)
-        if value is False:
-            return other(env)
-        raise CelRuntimeError("no such overload")
-
-    return run

@@ -9,24 +9,21 @@ Source: cel-go interpreter/{planner,decorators,interpretable,attributes}.go.
 from collections.abc import Callable
 from typing import Any, Final
 
-from allocator.cel import types
-from allocator.cel.cost.rules import LIST, MAP, rule_for
+from allocator.cel.cost.factors import LIST, MAP
+from allocator.cel.cost.rules import rule_for
 from allocator.cel.library.regex import compile_regex
-from allocator.cel.run import access, calls, folds
+from allocator.cel.run import access, calls, folds, logic
+from allocator.cel.run.aggregates import folded, list_builder, map_builder
 from allocator.cel.run.code import (
-    ATTRIBUTE,
     CONDITIONAL,
-    DEVICE,
-    FIRST_SLOT,
     METER,
-    PLAIN,
     Code,
     Env,
-    Run,
     constant,
 )
 from allocator.cel.run.functions import implementation
 from allocator.cel.run.guards import guarded
+from allocator.cel.run.selections import Selections
 from allocator.cel.syntax.tree import (
     Call,
     Comprehension,
@@ -38,10 +35,8 @@ from allocator.cel.syntax.tree import (
     Select,
     Variable,
 )
-from allocator.cel.types import Type
-from allocator.cel.values import operators
-from allocator.cel.values.operators import make_map
-from allocator.cel.values.values import Optional, TypeValue, UInt, static_type_name
+from allocator.cel.values import comparison, selection
+from allocator.cel.values.scalars import Optional, UInt
 from allocator.errors import CelCompileError, CelRuntimeError
 
 _CONVERSIONS: Final = frozenset(
@@ -70,22 +65,8 @@ _REGEX_ARGUMENT: Final = frozenset({"matches", "find", "findAll"})
 _SET_ELEMENTS: Final = frozenset({bool, int, UInt, float, str})
 
 
-class Compiler:
-    """State of one compilation.
-
-    Attributes:
-        counting: whether the closures charge the meter.
-        slots: variable -> its place in the environment.
-        lazy: variable -> what computes it when it is first read.
-    """
-
-    def __init__(self, *, counting: bool) -> None:
-        self.counting = counting
-        self.slots: dict[int, int] = {}
-        self.lazy: dict[int, Node] = {}
-        self.size = FIRST_SLOT
-        self.done: dict[int, Code] = {}
-        self.keep: list[Variable] = []
+class Compiler(Selections):
+    """One compilation."""
 
     def compile_tree(self, root: Node) -> Code:
         """Compile a whole tree, children first: its depth costs no Python frames.
@@ -118,89 +99,6 @@ class Compiler:
             code = _COMPILERS[node.__class__](self, node)
             self.done[id(node)] = code
         return code
-
-    def slot(self, variable: Variable) -> int:
-        """The place of a variable."""
-        found = self.slots.get(id(variable))
-        if found is None:
-            found = self.size
-            self.size += 1
-            self.slots[id(variable)] = found
-            self.keep.append(variable)
-        return found
-
-    # --- leaves and selections
-
-    def literal(self, node: Literal) -> Code:
-        """A constant."""
-        return constant(node.value)
-
-    def ident(self, node: Ident) -> Code:
-        """A type, the device or a variable."""
-        binding = node.binding
-        if isinstance(binding, Type):
-            return constant(TypeValue(static_type_name(binding)))
-        if binding is None:
-            return self.attribute(access.slot(DEVICE))
-        init = self.lazy.get(id(binding))
-        at = self.slot(binding)
-        if init is None:
-            return self.attribute(access.slot(at))
-        return self.attribute(access.lazy_slot(at, self.compile(init).run))
-
-    def attribute(self, inner: Run, kind: int = ATTRIBUTE) -> Code:
-        """A selection; where it stands for itself, reading it costs 1."""
-        if not self.counting or kind == CONDITIONAL:
-            return Code(inner, inner=inner, kind=kind)
-        return Code(access.charged(inner, 1), inner=inner, kind=kind)
-
-    def select(self, node: Select) -> Code:
-        """`operand.field` or `has(operand.field)`."""
-        if isinstance(node.binding, Type):
-            return constant(TypeValue(static_type_name(node.binding)))
-        if not self.counting:
-            shortcut = self.device_path(node)
-            if shortcut is not None:
-                return Code(shortcut, kind=ATTRIBUTE)
-        operand = self.compile(node.operand)
-        if node.test:
-            return self.presence(operand, node.field)
-        return self.extend(operand, constant(node.field), optional=False)
-
-    def presence(self, operand: Code, field: str) -> Code:
-        """`has()`: the variable itself is free of cost."""
-        if not self.counting:
-            return Code(access.presence(operand.inner, field))
-        discount = 1 if operand.kind == CONDITIONAL else 0
-        # Upstream treats the test as a selection, so that a selection in front of `?:` branches stays free.
-        inner = access.counted_presence(operand.inner, field, discount)
-        return Code(inner)
-
-    def extend(self, operand: Code, key: Code, *, optional: bool) -> Code:
-        """A further selection or index."""
-        kind = CONDITIONAL if operand.kind == CONDITIONAL else ATTRIBUTE
-        base = operand.inner if operand.kind != PLAIN else operand.run
-        if key.is_constant:
-            if key.value.__class__ not in operators.KEYS:
-                raise CelCompileError(
-                    f"program instantiation failed: invalid qualifier type: {operators.shown(key.value)}"
-                )
-            make = access.counted_field if self.counting else access.field
-            return self.attribute(make(base, key.value, optional=optional), kind)
-        run = key.run if key.kind == PLAIN else key.inner
-        build = access.counted_index if self.counting else access.index
-        return self.attribute(build(base, run, optional=optional), kind)
-
-    def device_path(self, node: Select) -> Run | None:
-        """A closure for `device.field` or `device.attributes["domain"].name`, or None for anything else."""
-        operand = node.operand
-        if _is_device(operand):
-            return None if node.test else access.slot(access.DEVICE_SLOTS[node.field])
-        path = domain_path(operand)
-        if path is None:
-            return None
-        make = access.domain_presence if node.test else access.domain_value
-        return make(access.DEVICE_SLOTS[path[0]], path[1], node.field)
 
     # --- calls
 
@@ -256,14 +154,14 @@ class Compiler:
         """`&&` and `||`."""
         terms = [self.compile(arg).run for arg in node.args]
         return Code(
-            calls.conjunction(terms) if node.function == "_&&_" else calls.disjunction(terms)
+            logic.conjunction(terms) if node.function == "_&&_" else logic.disjunction(terms)
         )
 
     def conditional(self, node: Call) -> Code:
         """`c ? a : b`."""
         condition, then, other = (self.compile(arg) for arg in node.args)
         return Code(
-            calls.conditional(condition.run, then.inner, other.inner), inner=None, kind=CONDITIONAL
+            logic.conditional(condition.run, then.inner, other.inner), inner=None, kind=CONDITIONAL
         )
 
     def equality(self, node: Call) -> Code:
@@ -271,7 +169,7 @@ class Compiler:
         left, right = (self.compile(arg) for arg in node.args)
         equal = node.function == "_==_"
         if self.counting:
-            method = operators.equals if equal else operators.not_equals
+            method = comparison.equals if equal else comparison.not_equals
             return Code(
                 calls.counted(
                     method, [left.run, right.run], rule_for(node.function, node.overloads)
@@ -279,7 +177,9 @@ class Compiler:
             )
         if right.is_constant and right.value.__class__ in (str, int, bool):
             return Code(calls.equals_literal(left.run, right.value, wanted=equal))
-        return Code(calls.plain(operators.equals if equal else operators.not_equals, [left, right]))
+        return Code(
+            calls.plain(comparison.equals if equal else comparison.not_equals, [left, right])
+        )
 
     def index(self, node: Call) -> Code:
         """`operand[key]`, `operand[?key]` and `operand.?field`."""
@@ -295,7 +195,7 @@ class Compiler:
             if all(element.__class__ in _SET_ELEMENTS for element in right.value):
                 return Code(calls.in_set(left.run, right.value))
         made = isinstance(node.args[1], MapNode)
-        method = operators.contains_key if made else operators.contains
+        method = selection.contains_key if made else selection.contains
         if self.counting:
             rule = rule_for(node.function, node.overloads)
             return Code(calls.counted(method, [left.run, right.run], rule))
@@ -325,9 +225,9 @@ class Compiler:
         """A list."""
         elements = [self.compile(element) for element in node.elements]
         runs = [element.run for element in elements]
-        build = _list_builder(runs, node.optionals)
+        build = list_builder(runs, node.optionals)
         if all(element.is_constant for element in elements):
-            return _folded(build)
+            return folded(build)
         return Code(access.charged(build, LIST) if self.counting else build)
 
     def map_literal(self, node: MapNode) -> Code:
@@ -336,9 +236,9 @@ class Compiler:
             (self.compile(key), self.compile(value), optional)
             for key, value, optional in node.entries
         ]
-        build = _map_builder([(key.run, value.run, optional) for key, value, optional in entries])
+        build = map_builder([(key.run, value.run, optional) for key, value, optional in entries])
         if all(key.is_constant and value.is_constant for key, value, _ in entries):
-            return _folded(build)
+            return folded(build)
         return Code(access.charged(build, MAP) if self.counting else build)
 
     # --- macros
@@ -397,86 +297,11 @@ def _dependencies(node: Node) -> list[Node]:
     return list(node.children())
 
 
-def _is_device(node: Node) -> bool:
-    return isinstance(node, Ident) and node.binding is None and node.type == types.DEVICE
-
-
-def domain_path(node: Node) -> tuple[str, str] | None:
-    """(`attributes` or `capacity`, domain) of `device.attributes["domain"]` or `device.attributes.domain`."""
-    if isinstance(node, Call) and node.function == "_[_]":
-        outer, key = node.args
-        domain = key.value if isinstance(key, Literal) else None
-    elif isinstance(node, Select) and not node.test:
-        outer, domain = node.operand, node.field
-    else:
-        return None
-    if domain.__class__ is not str or not isinstance(outer, Select) or outer.test:
-        return None
-    if outer.field not in ("attributes", "capacity") or not _is_device(outer.operand):
-        return None
-    return outer.field, str(domain)
-
-
 def _try(method: Callable[..., object], args: list[Code]) -> object:
     try:
         return method(*(arg.value for arg in args))
     except CelRuntimeError:
         return None
-
-
-def _folded(build: Run) -> Code:
-    """Fold a literal of constants; one that fails fails whenever it is evaluated."""
-    try:
-        return constant(build([]))
-    except CelRuntimeError:
-        return Code(build)
-
-
-def _list_builder(runs: list[Run], optionals: frozenset[int]) -> Run:
-    if not optionals:
-        return lambda env: [run(env) for run in runs]
-
-    def build(env: Env) -> list[Any]:
-        elements: list[Any] = []
-        for at, run in enumerate(runs):
-            value = run(env)
-            if at in optionals:
-                if value.__class__ is not Optional:
-                    raise CelRuntimeError(
-                        "cannot initialize optional list element from non-optional value"
-                    )
-                if not value.present:
-                    continue
-                value = value.value
-            elements.append(value)
-        return elements
-
-    return build
-
-
-def _map_builder(entries: list[tuple[Run, Run, bool]]) -> Run:
-    def build(env: Env) -> dict[object, object]:
-        pairs: list[tuple[object, object]] = []
-        for key_run, value_run, optional in entries:
-            key = key_run(env)
-            value = value_run(env)
-            if optional:
-                if value.__class__ is not Optional:
-                    raise CelRuntimeError(
-                        "cannot initialize optional entry from non-optional value"
-                    )
-                if not value.present:
-                    pairs = [
-                        pair
-                        for pair in pairs
-                        if pair[0] != key or pair[0].__class__ is not key.__class__
-                    ]
-                    continue
-                value = value.value
-            pairs.append((key, value))
-        return make_map(pairs)
-
-    return build
 
 
 _SPECIAL: Final[dict[str, Callable[[Compiler, Call], Code]]] = {

@@ -7,7 +7,10 @@ from typing import Any, Final
 
 from allocator.cel.cost.bounds import MAX_ELEMENTS, MAX_NAMES, MAX_TEXT
 from allocator.cel.run.code import Env
-from allocator.cel.values.values import DomainMap, QuantityValue, Semver, native, type_name
+from allocator.cel.values.maps import DomainMap
+from allocator.cel.values.names import native, type_name
+from allocator.cel.values.scalars import QuantityValue
+from allocator.cel.values.semver import Semver
 from allocator.errors import CelRuntimeError
 from allocator.model.devices import Device, DeviceAttribute
 

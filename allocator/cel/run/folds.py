@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from allocator.cel.library.collections import insert
 from allocator.cel.run.code import METER, Env, Run
-from allocator.cel.values.values import DomainMap, go_name, unmap_key
+from allocator.cel.values.maps import DomainMap, unmap_key
+from allocator.cel.values.names import go_name
 from allocator.errors import CelRuntimeError
 
 _ALL_CONDITION, _EXISTS_CONDITION = 2, 3

@@ -11,21 +11,16 @@ from functools import cache
 from typing import Any, Final
 
 from allocator.cel import types
-from allocator.cel.check.declarations import Overload, functions
+from allocator.cel.check.overloads import Overload, functions
 from allocator.cel.library.formats import NamedFormat
 from allocator.cel.library.network import CIDR, IP
 from allocator.cel.library.urls import URL
 from allocator.cel.syntax.tree import Call, ListNode, Literal, MapNode, Node, Select
 from allocator.cel.types import Type
-from allocator.cel.values.values import (
-    DomainMap,
-    Duration,
-    QuantityValue,
-    Semver,
-    Timestamp,
-    UInt,
-    no_such_overload,
-)
+from allocator.cel.values.maps import DomainMap
+from allocator.cel.values.names import no_such_overload
+from allocator.cel.values.scalars import Duration, QuantityValue, Timestamp, UInt
+from allocator.cel.values.semver import Semver
 
 Method = Callable[..., object]
 _Check = Callable[[Any], bool]

@@ -1,14 +1,14 @@
-"""Compiled expressions and the cache that holds them."""
+"""Compiled expressions."""
 
 import contextlib
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from allocator.cel import types
 from allocator.cel.check.checker import check
+from allocator.cel.check.environment import STORED, Environment
 from allocator.cel.cost.bounds import cost_bound
-from allocator.cel.cost.rules import LIMIT, Meter
+from allocator.cel.cost.meter import LIMIT, Meter
 from allocator.cel.library.regex import compile_regex
 from allocator.cel.run.code import FIRST_SLOT, METER, Run
 from allocator.cel.run.compiler import Compiler as TreeCompiler
@@ -16,8 +16,9 @@ from allocator.cel.run.device import DeviceValues, to_attribute
 from allocator.cel.run.reads import Read, reads_of
 from allocator.cel.syntax.parser import parse
 from allocator.cel.syntax.tree import Ast, Call, Literal, Node
-from allocator.cel.types import Environment, Type
-from allocator.cel.values.values import Stopped, type_name
+from allocator.cel.types import Type
+from allocator.cel.values.limits import Stopped
+from allocator.cel.values.names import type_name
 from allocator.errors import CelCompileError, CelRuntimeError
 
 _TOO_DEEP_TO_RUN: Final = "expression nests too deeply to be evaluated"
@@ -179,7 +180,7 @@ def compile_selector(expression: str) -> Program:
 
 def _selector(expression: str) -> Program:
     ast, type_ = _checked(expression)
-    check_selector_type(type_, types.STORED)
+    check_selector_type(type_, STORED)
     return Program(ast)
 
 
@@ -221,46 +222,3 @@ def check_derived_type(type_: Type, *, lists: bool) -> None:
     raise CelCompileError(
         f"must evaluate to {scalars}{' or a list of these scalars' if lists else ''}, not {type_.declared}"
     )
-
-
-class Compiler:
-    """Compiles and remembers: results and errors, least recently used out first."""
-
-    def __init__(self, size: int = 4096) -> None:
-        self._size = size
-        self._cache: OrderedDict[tuple[bool, str], Program | CelCompileError] = OrderedDict()
-
-    def selector(self, expression: str) -> Program:
-        """`compile_selector`, remembered.
-
-        Raises:
-            CelCompileError: as `compile_selector`.
-        """
-        return self._get(expression, derived=False)
-
-    def derived(self, expression: str) -> Program:
-        """`compile_derived`, remembered.
-
-        Raises:
-            CelCompileError: as `compile_derived`.
-        """
-        return self._get(expression, derived=True)
-
-    def _get(self, expression: str, *, derived: bool) -> Program:
-        key = (derived, expression)
-        found = self._cache.get(key)
-        if found is None:
-            try:
-                found = compile_derived(expression) if derived else compile_selector(expression)
-            except CelCompileError as error:
-                found = error
-            self._cache[key] = found
-            if len(self._cache) > self._size:
-                self._cache.popitem(last=False)
-        else:
-            with contextlib.suppress(KeyError):  # another thread has dropped it
-                self._cache.move_to_end(key)
-        if isinstance(found, CelCompileError):
-            # A fresh one: a raised exception collects tracebacks.
-            raise CelCompileError(found.message)
-        return found

@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from allocator.cel import types
-from allocator.cel.run.compiler import domain_path
+from allocator.cel.run.paths import domain_path, is_device
 from allocator.cel.syntax.tree import Call, Comprehension, Ident, Node, Select, Variable
 from allocator.cel.syntax.tree import Literal as Constant
 
@@ -62,18 +61,13 @@ class _Finder:
             self.seen.add(id(node))
             if self.is_read(node):
                 continue
-            if isinstance(node, Ident) and (self.is_device(node) or self.alias(node) is not None):
+            if isinstance(node, Ident) and (is_device(node) or self.alias(node) is not None):
                 return False
             if isinstance(node, Comprehension) and node.macro == "bind" and self.bind(node):
                 stack.append(node.result)
                 continue
             stack.extend(node.children())
         return True
-
-    @staticmethod
-    def is_device(node: Node) -> bool:
-        """Whether the node is the device itself."""
-        return isinstance(node, Ident) and node.binding is None and node.type == types.DEVICE
 
     def alias(self, node: Node) -> tuple[str, str] | None:
         """The domain that a variable stands for."""
@@ -96,7 +90,7 @@ class _Finder:
     def is_read(self, node: Node) -> bool:
         """Note the read that a node is, if it is one."""
         if isinstance(node, Select):
-            if self.is_device(node.operand):
+            if is_device(node.operand):
                 if node.field == "driver":
                     self.found.add(Read("driver"))
                 elif node.field == "allowMultipleAllocations":

@@ -6,7 +6,7 @@ Source: cel-go parser/macro.go, ext/bindings.go, ext/comprehensions.go, ext/list
 from collections.abc import Callable
 from typing import Final
 
-from allocator.cel.syntax.lexer import SyntaxProblem
+from allocator.cel.syntax.problems import SyntaxProblem
 from allocator.cel.syntax.tree import (
     Call,
     Comprehension,

@@ -10,30 +10,17 @@ Source: cel-go's CEL.g4 and the limits of its parser (parser.MaxRecursionDepth).
 from collections.abc import Callable
 from typing import Final
 
-from allocator.cel.syntax.lexer import (
-    SyntaxProblem,
-    Token,
-    read_bytes,
-    read_number,
-    read_string,
-    tokenize,
-)
+from allocator.cel.syntax.cursor import Cursor
+from allocator.cel.syntax.frames import MAX_DEPTH, PRECEDENCE, RELATION, Frame, combine, reduce
+from allocator.cel.syntax.lexer import Token, tokenize
+from allocator.cel.syntax.literals import read_bytes, read_number, read_string
 from allocator.cel.syntax.macros import expand_global, expand_member
+from allocator.cel.syntax.problems import SyntaxProblem, describe
 from allocator.cel.syntax.tree import Ast, Call, Ident, ListNode, Literal, MapNode, Node, Select
 from allocator.errors import CelCompileError
 
-MAX_DEPTH: Final = 250
 MAX_CODE_POINTS: Final = 100_000
 
-_AND, _OR, _IN = "&&", "||", "in"
-# Operator -> precedence; relations bind looser than sums, sums looser than products.
-_PRECEDENCE: Final = {
-    "||": 1, "&&": 2,
-    "<": 3, "<=": 3, ">": 3, ">=": 3, "==": 3, "!=": 3, "in": 3,
-    "+": 4, "-": 4,
-    "*": 5, "/": 5, "%": 5,
-}  # fmt: skip
-_RELATION: Final = 3
 _RESERVED: Final = frozenset(
     [
         "as",
@@ -53,26 +40,6 @@ _RESERVED: Final = frozenset(
         "var",
         "void",
         "while",
-    ]
-)
-_OPERANDS: Final = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"
-_STARTS: Final = frozenset(
-    [
-        "[",
-        "{",
-        "(",
-        ".",
-        "-",
-        "!",
-        "true",
-        "false",
-        "null",
-        "float",
-        "int",
-        "uint",
-        "string",
-        "bytes",
-        "id",
     ]
 )
 _CONSTANTS: Final = {"true": True, "false": False, "null": None}
@@ -97,53 +64,7 @@ def parse(text: str) -> Ast:
         ) from None
 
 
-def describe(text: str, pos: int, message: str) -> str:
-    """Format an error as upstream does: place, message, the source line and a pointer."""
-    if pos < 0:
-        return f"ERROR: <input>:-1:0: {message}"
-    before = text[:pos]
-    line = before.count("\n")
-    column = pos - (before.rfind("\n") + 1)
-    source = text.split("\n")[line] if line <= text.count("\n") else ""
-    return f"ERROR: <input>:{line + 1}:{column + 1}: {message}\n | {source}\n | {'.' * column}^"
-
-
-class _Frame:
-    """An expression being read: the whole text, or what stands in brackets, arguments or a branch of `?:`.
-
-    Attributes:
-        kind: what it is part of; decides which token may end it and what becomes of its value.
-        pos: offset of the token that opened it.
-        start: offset where the node it belongs to starts.
-        target: receiver of a method call, operand of an index, condition or first branch of `?:`.
-        name: function being called.
-        optional: whether the index or entry was written with `?`.
-        operands: operands that no operator has taken yet.
-        pending: binary operators that wait for their right operand.
-        prefix: unary operators before the current operand, with how many.
-        items: finished list elements, map keys and values or arguments.
-        marks: indexes of items written with `?`.
-    """
-
-    __slots__ = (
-        "items", "kind", "marks", "name", "operands", "optional", "pending", "pos", "prefix", "start", "target",
-    )  # fmt: skip
-
-    def __init__(self, kind: str, pos: int, start: int, target: Node | None = None) -> None:
-        self.kind = kind
-        self.pos = pos
-        self.start = start
-        self.target = target
-        self.name = ""
-        self.optional = False
-        self.operands: list[Node] = []
-        self.pending: list[Token] = []
-        self.prefix: tuple[Token, int] | None = None
-        self.items: list[Node] = []
-        self.marks: set[int] = set()
-
-
-class _Parser:
+class _Parser(Cursor):
     """One parse, with an explicit stack: depth costs no Python frames.
 
     Attributes:
@@ -152,15 +73,13 @@ class _Parser:
         sums: open arithmetic operations. Each of the three may reach MAX_DEPTH.
     """
 
-    __slots__ = ("at", "exprs", "frame", "relations", "root", "stack", "sums", "token", "tokens")
+    __slots__ = ("exprs", "frame", "relations", "root", "stack", "sums")
 
     def __init__(self, tokens: list[Token]) -> None:
-        self.tokens = tokens
-        self.at = 0
-        self.token = tokens[0]
+        super().__init__(tokens)
         self.exprs = self.relations = self.sums = 1
-        self.frame = _Frame("whole", 0, 0)
-        self.stack: list[_Frame] = []
+        self.frame = Frame("whole", 0, 0)
+        self.stack: list[Frame] = []
         self.root: Node | None = None
 
     def whole(self) -> Node:
@@ -171,69 +90,9 @@ class _Parser:
                 node = self.behind_operand(node)
         return self.root
 
-    # --- tokens
-
-    def next(self) -> Token:
-        """Take the current token."""
-        token = self.token
-        self.at += 1
-        self.token = self.tokens[self.at] if self.at < len(self.tokens) else token
-        return token
-
-    def take(self, kind: str) -> bool:
-        """Take the current token if it is of this kind."""
-        if self.token.kind != kind:
-            return False
-        self.next()
-        return True
-
-    def expect(self, kind: str) -> Token:
-        """Take a token of this kind.
-
-        Raises:
-            SyntaxProblem: another one stands here.
-        """
-        if self.token.kind != kind:
-            raise self.missing(kind)
-        return self.next()
-
-    def missing(self, kind: str) -> SyntaxProblem:
-        """The error for a token that should stand here."""
-        token = self.token
-        if kind in (")", "]") and token.kind == "end":
-            return SyntaxProblem(token.pos, f"Syntax error: missing '{kind}' at '<EOF>'")
-        if kind == "end":
-            last = self.tokens[min(self.at + 1, len(self.tokens) - 1)].kind == "end"
-            return self.problem("extraneous" if last else "mismatched", "<EOF>")
-        if kind == "id":
-            text = "." if token.kind == "end" else f".{token.text[:40]}"
-            return SyntaxProblem(
-                token.pos, f"Syntax error: no viable alternative at input '{text}'"
-            )
-        return self.problem("mismatched", f"'{kind}'")
-
-    def problem(self, what: str, expected: str) -> SyntaxProblem:
-        """The error for a token that is another one than expected."""
-        text = self.token.text[:40]
-        return SyntaxProblem(
-            self.token.pos, f"Syntax error: {what} input '{text}' expecting {expected}"
-        )
-
-    def unexpected(self) -> SyntaxProblem:
-        """The error for a token that starts no operand."""
-        following = self.tokens[min(self.at + 1, len(self.tokens) - 1)].kind
-        what = "extraneous" if self.token.kind != "end" and following in _STARTS else "mismatched"
-        return self.problem(what, _OPERANDS)
-
-    @property
-    def behind(self) -> int:
-        """Offset behind the token taken last."""
-        token = self.tokens[self.at - 1]
-        return token.pos + len(token.text)
-
     # --- frames
 
-    def open(self, frame: _Frame) -> None:
+    def open(self, frame: Frame) -> None:
         """Start reading an inner expression; its operators nest in the pending ones of the outer."""
         relations, sums = self.pending_depth(self.frame)
         self.stack.append(self.frame)
@@ -252,7 +111,7 @@ class _Parser:
         if max(depths) > MAX_DEPTH:
             raise SyntaxProblem(-1, f"expression recursion limit exceeded: {MAX_DEPTH}")
 
-    def close(self) -> _Frame:
+    def close(self) -> Frame:
         """Leave the inner expression."""
         frame = self.frame
         self.frame = self.stack.pop()
@@ -263,13 +122,13 @@ class _Parser:
         return frame
 
     @staticmethod
-    def pending_depth(frame: _Frame) -> tuple[int, int]:
+    def pending_depth(frame: Frame) -> tuple[int, int]:
         """Open comparisons and arithmetic operations of one frame."""
         relations = sums = 0
         for token in frame.pending:
-            precedence = _PRECEDENCE[token.kind]
-            relations += precedence == _RELATION
-            sums += precedence > _RELATION
+            precedence = PRECEDENCE[token.kind]
+            relations += precedence == RELATION
+            sums += precedence > RELATION
         return relations, sums
 
     # --- operands
@@ -284,11 +143,11 @@ class _Parser:
             kind = token.kind
         if kind == "(":
             self.next()
-            self.open(_Frame("group", token.pos, token.pos))
+            self.open(Frame("group", token.pos, token.pos))
             return None
         if kind == "[" or kind == "{":
             self.next()
-            frame = _Frame("list" if kind == "[" else "key", token.pos, token.pos)
+            frame = Frame("list" if kind == "[" else "key", token.pos, token.pos)
             close = "]" if kind == "[" else "}"
             lone_comma = self.token.kind == "," and self.tokens[self.at + 1].kind == close
             if lone_comma:
@@ -370,17 +229,17 @@ class _Parser:
 
     def call(self, function: str, target: Node | None, start: int) -> Node | None:
         """What follows a function's name: no arguments, or the first of them to be read (None)."""
-        frame = _Frame("args", self.next().pos, start, target)
+        frame = Frame("args", self.next().pos, start, target)
         frame.name = function
         if self.take(")"):
             return self.finish_call(frame)
         self.open(frame)
         return None
 
-    def finish_call(self, frame: _Frame) -> Node:
+    def finish_call(self, frame: Frame) -> Node:
         """Make the call or expand the macro."""
         call = Call(frame.pos, frame.name, frame.target, tuple(frame.items))
-        self.placed(_combine(call, 0 if frame.target is None else 1), frame.start)
+        self.placed(combine(call, 0 if frame.target is None else 1), frame.start)
         expanded = expand_global(call) if frame.target is None else expand_member(call)
         return call if expanded is None else expanded
 
@@ -392,7 +251,7 @@ class _Parser:
         if kind == ".":
             return self.member(node)
         if kind == "[":
-            frame = _Frame("index", self.next().pos, node.start, node)
+            frame = Frame("index", self.next().pos, node.start, node)
             frame.optional = self.take("?")
             self.open(frame)
             return None
@@ -401,9 +260,9 @@ class _Parser:
             node = self.apply_prefix(node, frame.prefix)
             frame.prefix = None
         frame.operands.append(node)
-        precedence = _PRECEDENCE.get(kind, 0)
-        while frame.pending and _PRECEDENCE[frame.pending[-1].kind] >= precedence:
-            _reduce(frame.operands, frame.pending)
+        precedence = PRECEDENCE.get(kind, 0)
+        while frame.pending and PRECEDENCE[frame.pending[-1].kind] >= precedence:
+            reduce(frame.operands, frame.pending)
         if precedence:
             frame.pending.append(self.next())
             relations, sums = self.pending_depth(frame)
@@ -416,7 +275,7 @@ class _Parser:
         token, count = prefix
         if count % 2:
             end = node.end
-            node = _combine(Call(token.pos, "!_" if token.kind == "!" else "-_", None, (node,)), 0)
+            node = combine(Call(token.pos, "!_" if token.kind == "!" else "-_", None, (node,)), 0)
             node.end = end
         node.start = token.pos
         return node
@@ -434,9 +293,9 @@ class _Parser:
             if self.token.kind == "(" and not optional:
                 return self.call(field, node, node.start)
         if not optional:
-            return self.placed(_combine(Select(dot.pos, node, field), 1), node.start)
+            return self.placed(combine(Select(dot.pos, node, field), 1), node.start)
         literal = self.placed(Literal(name.pos, field), name.pos)
-        return self.placed(_combine(Call(dot.pos, "_?._", None, (node, literal)), 1), node.start)
+        return self.placed(combine(Call(dot.pos, "_?._", None, (node, literal)), 1), node.start)
 
     # --- ends of expressions
 
@@ -479,7 +338,7 @@ class _Parser:
     def open_branch(self, condition: Node) -> None:
         """Read the branches of `condition ? a : b`."""
         pos = self.next().pos
-        self.open(_Frame("then", pos, condition.start, condition))
+        self.open(Frame("then", pos, condition.start, condition))
         # The grammar is still in the same expression, and has left the condition's comparison and sum.
         self.exprs -= 1
         self.relations -= 1
@@ -493,7 +352,7 @@ class _Parser:
         condition = frame.target
         if condition is None:
             raise AssertionError("a branch without condition")
-        node = _combine(Call(frame.pos, "_?_:_", None, (condition, frame.items[0], other)), 1)
+        node = combine(Call(frame.pos, "_?_:_", None, (condition, frame.items[0], other)), 1)
         node.start, node.end = frame.start, other.end
         return self.finish(node)
 
@@ -505,7 +364,7 @@ class _Parser:
             raise AssertionError("an index without operand")
         function = "_[?_]" if frame.optional else "_[_]"
         return self.placed(
-            _combine(Call(frame.pos, function, None, (frame.target, index)), 1), frame.start
+            combine(Call(frame.pos, function, None, (frame.target, index)), 1), frame.start
         )
 
     def finish_element(self, element: Node) -> Node | None:
@@ -519,7 +378,7 @@ class _Parser:
             return None
         self.close()
         return self.placed(
-            _combine(ListNode(frame.pos, tuple(frame.items), frozenset(frame.marks)), 0),
+            combine(ListNode(frame.pos, tuple(frame.items), frozenset(frame.marks)), 0),
             frame.start,
         )
 
@@ -538,7 +397,7 @@ class _Parser:
         entries = tuple(
             (items[i], items[i + 1], i + 1 in frame.marks) for i in range(0, len(items), 2)
         )
-        return self.placed(_combine(MapNode(frame.pos, entries), 0), frame.start)
+        return self.placed(combine(MapNode(frame.pos, entries), 0), frame.start)
 
     def ends(self, close: str) -> bool:
         """Whether the bracket closes here; a trailing comma is taken."""
@@ -570,35 +429,3 @@ _ENDS: Final[dict[str, Callable[[_Parser, Node], Node | None]]] = {
     "value": _Parser.finish_entry,
     "args": _Parser.finish_argument,
 }
-
-
-def _reduce(operands: list[Node], pending: list[Token]) -> None:
-    """Join the two topmost operands."""
-    token = pending.pop()
-    right = operands.pop()
-    left = operands.pop()
-    kind = token.kind
-    if kind in (_AND, _OR):
-        name = f"_{kind}_"
-        terms: tuple[Node, ...] = (left, right)
-        # One flat node a chain: upstream balances it into a tree, which evaluates in the same order.
-        if isinstance(left, Call) and left.function == name and left.start == left.args[0].start:
-            terms = (*left.args, right)
-        node: Node = Call(token.pos, name, None, terms)
-        node.depth = max(
-            left.depth, right.depth
-        )  # not by its children: that would take the square of a long chain
-    else:
-        name = "@in" if kind == _IN else f"_{kind}_"
-        node = _combine(Call(token.pos, name, None, (left, right)), 1)
-    node.start, node.end = left.start, right.end
-    operands.append(node)
-
-
-def _combine(node: Node, levels: int) -> Node:
-    """Set the nesting of a new node from its children."""
-    depth = levels + max((child.depth for child in node.children()), default=0)
-    if depth > MAX_DEPTH:
-        raise SyntaxProblem(-1, "max recursion depth exceeded")
-    node.depth = depth
-    return node

@@ -7,7 +7,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from allocator.cel.values.values import MAX_INT, MIN_INT, Duration, Timestamp
+from allocator.cel.values.scalars import MAX_INT, MIN_INT, Duration, Timestamp
 from allocator.errors import CelRuntimeError
 
 NANOS: Final = 10**9

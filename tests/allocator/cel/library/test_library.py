@@ -2,7 +2,7 @@
 
 import pytest
 
-from allocator.cel.check.declarations import functions
+from allocator.cel.check.overloads import functions
 from allocator.cel.run.functions import FUNCTIONS
 from tests.allocator.cel.evaluation import ask
 

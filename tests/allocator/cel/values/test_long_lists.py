@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allocator.cel.library import collections
-from allocator.cel.values import operators
-from allocator.cel.values.operators import contains, equal
+from allocator.cel.values import comparison, selection
+from allocator.cel.values.comparison import equal
+from allocator.cel.values.selection import contains
 from allocator.errors import CelRuntimeError
 
 INTS = st.integers(-3, 3)
@@ -43,7 +44,7 @@ def test_shortcuts_answer_as_the_loops_do(one, other, item):
     ]
     quickly = [outcome(*call) for call in calls]
     with pytest.MonkeyPatch.context() as patch:
-        for module in (operators, collections):
+        for module in (comparison, selection, collections):
             patch.setattr(module, "kind_of", lambda _elements: None)
         slowly = [outcome(*call) for call in calls]
     assert quickly == slowly
