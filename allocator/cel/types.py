@@ -34,6 +34,21 @@ class Type(NamedTuple):
         return f"{self.type_name}({', '.join(inner.declared for inner in self.params)})"
 
 
+class Wrapper(Type):
+    """The type of a message that wraps a scalar: equal to the scalar's type, and null may stand for it too."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        """Write the type the way upstream's type checker does."""
+        return f"wrapper({self.kind})"
+
+    @property
+    def declared(self) -> str:
+        """The type as upstream writes it outside the type checker."""
+        return str(self)
+
+
 _RUNTIME_NAMES: Final = {
     "null": "null_type",
     "duration": "google.protobuf.Duration",
@@ -58,6 +73,8 @@ SEMVER: Final = Type("struct", "kubernetes.Semver")
 URL: Final = Type("struct", "kubernetes.URL")
 FORMAT: Final = Type("struct", "kubernetes.NamedFormat")
 DEVICE: Final = Type("struct", "kubernetes.DRADevice")
+EMPTY: Final = Type("struct", "google.protobuf.Empty")
+ENTRY: Final = Type("struct", "google.protobuf.Struct.FieldsEntry")
 IP: Final = Type("opaque", "net.IP")
 CIDR: Final = Type("opaque", "net.CIDR")
 OPTIONAL_NAME: Final = "optional_type"

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from allocator.cel import types
-from allocator.cel.check.environment import STORED, TYPE_NAMES, Environment
+from allocator.cel.check.environment import STORED, Environment
+from allocator.cel.check.messages import Message, field_of, message
+from allocator.cel.check.names import named
 from allocator.cel.check.overloads import Overload, functions
 from allocator.cel.check.unification import Unification
 from allocator.cel.check.validators import validate
@@ -16,6 +18,7 @@ from allocator.cel.syntax.tree import (
     Ast,
     Call,
     Comprehension,
+    Field,
     Ident,
     ListNode,
     Literal,
@@ -32,7 +35,6 @@ from allocator.cel.types import (
     list_of,
     map_of,
     optional_of,
-    type_of,
     unwrap_optional,
 )
 from allocator.cel.values.scalars import UInt
@@ -139,23 +141,22 @@ class _Checker(Unification):
         name = name.removeprefix(".")
         if name == "device":
             self.set(node, types.DEVICE)
-        elif name in TYPE_NAMES:
-            node.binding = TYPE_NAMES[name]
-            self.set(node, type_of(node.binding))
-        else:
+            return
+        found = named(name, self.environment)
+        if found is None:
             self.undeclared(node, node.name)
+        else:
+            type_, node.binding = found
+            self.set(node, type_)
 
     def select(self, node: Select) -> None:
-        """A field, a presence test or a dotted type name."""
-        if not node.test:
-            name = _dotted(node)
-            if (
-                name is not None
-                and name.removeprefix(".") in TYPE_NAMES
-                and not self.is_local(name)
-            ):
-                node.binding = TYPE_NAMES[name.removeprefix(".")]
-                self.set(node, type_of(node.binding))
+        """A field, a presence test or a dotted name."""
+        name = None if node.test else _dotted(node)
+        if name is not None and not self.is_local(name):
+            found = named(name, self.environment)
+            if found is not None:
+                type_, node.binding = found
+                self.set(node, type_)
                 return
         result = self.field(node, node.operand, node.field, optional=False)
         self.set(node, types.BOOL if node.test else self.substitute(result))
@@ -173,7 +174,7 @@ class _Checker(Unification):
         if target.kind == "map":
             result = target.params[1]
         elif target.kind == "struct":
-            found = self.environment.fields.get(field) if target == types.DEVICE else None
+            found = field_of(target, field, self.environment)
             if found is None:
                 self.report(node.pos, f"undefined field '{field}'")
             else:
@@ -297,8 +298,33 @@ class _Checker(Unification):
         return inner
 
     def struct(self, node: Struct) -> None:
-        """No message type is known."""
-        self.undeclared(node, node.name)
+        """A message literal."""
+        kind = message(node.name, self.environment)
+        if kind is None:
+            named_otherwise = named(node.name, self.environment)
+            if named_otherwise is None or named_otherwise[0].kind != "type":
+                self.undeclared(node, node.name)
+                return
+            self.report(node.pos, f"'{node.name.removeprefix('.')}' is not a message type")
+            kind = Message(types.ERROR, {})
+        self.set(node, kind.type)
+        for field in node.fields:
+            self.initializer(field, kind)
+
+    def initializer(self, field: Field, kind: Message) -> None:
+        """One field of a message literal."""
+        found = self.check(field.value)
+        if field.is_optional:
+            found = self.optional_value(field.value, found)
+        wanted = kind.fields.get(field.name)
+        if wanted is None:
+            self.report(field.pos, f"undefined field '{field.name}'")
+        elif not self.assignable(wanted, found):
+            shown = self.substitute(found, to_dyn=True)
+            self.report(
+                field.pos,
+                f"expected type of field '{field.name}' is '{wanted}' but provided type is '{shown}'",
+            )
 
     def comprehension(self, node: Comprehension) -> None:
         """An expanded macro: two scopes, one for the accumulator and one for the loop."""

@@ -12,11 +12,21 @@ from typing import Final
 
 _COMPARABLE: Final = ["bool", "int", "uint", "double", "string", "bytes", "timestamp", "duration"]
 _NUMBERS: Final = ["int", "uint", "double"]
+# A number on the left -> numbers on the right, in upstream's order.
+_COMPARED: Final = {
+    "int": ["int", "double", "uint"],
+    "uint": ["uint", "double", "int"],
+    "double": ["double", "int", "uint"],
+}
 _ORDER: Final = {"_<_": "less", "_<=_": "less_equals", "_>_": "greater", "_>=_": "greater_equals"}
+_MESSAGE_NAMES: Final = {
+    "duration": "google.protobuf.Duration",
+    "timestamp": "google.protobuf.Timestamp",
+}
 _OVERLOAD_NAMES: Final = {"int": "int64", "uint": "uint64"}
 
 _TABLE: Final = """
-conditional _?_:_(bool, T, T) -> T
+conditional _?_:_(bool, A, A) -> A
 logical_and _&&_(bool, bool) -> bool
 logical_or _||_(bool, bool) -> bool
 logical_not !_(bool) -> bool
@@ -223,10 +233,25 @@ cidr_contains_cidr .containsCIDR(CIDR, CIDR) -> bool
 cidr_ip .ip(CIDR) -> IP
 cidr_prefix_length .prefixLength(CIDR) -> int
 cidr_masked .masked(CIDR) -> CIDR
+authorizer_path .path(Authorizer, string) -> PathCheck
+authorizer_group .group(Authorizer, string) -> GroupCheck
+authorizer_serviceaccount .serviceAccount(Authorizer, string, string) -> Authorizer
+groupcheck_resource .resource(GroupCheck, string) -> ResourceCheck
+resourcecheck_subresource .subresource(ResourceCheck, string) -> ResourceCheck
+resourcecheck_namespace .namespace(ResourceCheck, string) -> ResourceCheck
+resourcecheck_name .name(ResourceCheck, string) -> ResourceCheck
+authorizer_fieldselector .fieldSelector(ResourceCheck, string) -> ResourceCheck
+authorizer_labelselector .labelSelector(ResourceCheck, string) -> ResourceCheck
+pathcheck_check .check(PathCheck, string) -> Decision
+resourcecheck_check .check(ResourceCheck, string) -> Decision
+decision_error .error(Decision) -> string
+decision_errored .errored(Decision) -> bool
+decision_allowed .allowed(Decision) -> bool
+decision_reason .reason(Decision) -> string
 format-named format.named(string) -> optional(Format)
 format-validate .validate(Format, string) -> optional(list(string))
-@cel_mapInsert_map_key_value cel.@mapInsert(map(K, V), K, V) -> map(K, V)
-@cel_mapInsert_map_map cel.@mapInsert(map(K, V), map(K, V)) -> map(K, V)
+@mapInsert_map_key_value cel.@mapInsert(map(K, V), K, V) -> map(K, V)
+@mapInsert_map_map cel.@mapInsert(map(K, V), map(K, V)) -> map(K, V)
 """
 NAMED_FORMATS: Final = (
     "dns1123Label", "dns1123Subdomain", "dns1035Label", "dns1123LabelPrefix", "dns1123SubdomainPrefix",
@@ -244,8 +269,7 @@ def _generated() -> list[str]:
     lines: list[str] = []
     for function, name in _ORDER.items():
         for left in _COMPARABLE:
-            rights = _NUMBERS if left in _NUMBERS else [left]
-            for right in rights:
+            for right in _COMPARED.get(left, [left]):
                 parts = [name, _OVERLOAD_NAMES.get(left, left)]
                 if right != left:
                     parts.append(_OVERLOAD_NAMES.get(right, right))
@@ -254,9 +278,10 @@ def _generated() -> list[str]:
         lines.append(f"list_{kind}_is_sorted_bool .isSorted(list({kind})) -> bool")
         lines.append(f"list_{kind}_max_{kind} .max(list({kind})) -> {kind}")
         lines.append(f"list_{kind}_min_{kind} .min(list({kind})) -> {kind}")
-        lines.append(f"list_{kind}_sort .sort(list({kind})) -> list({kind})")
+        name = _MESSAGE_NAMES.get(kind, kind)
+        lines.append(f"list_{name}_sort .sort(list({kind})) -> list({kind})")
         lines.append(
-            f"list_{kind}_sortByAssociatedKeys .@sortByAssociatedKeys(list(T), list({kind})) -> list(T)"
+            f"list_{name}_sortByAssociatedKeys .@sortByAssociatedKeys(list(T), list({kind})) -> list(T)"
         )
     lines += [
         f"list_{kind}_sum_{kind} .sum(list({kind})) -> {kind}" for kind in (*_NUMBERS, "duration")

@@ -23,6 +23,8 @@ _LINE: Final = re.compile(r"(\S+) (\.?)(\S+?)\((.*)\) -> (.*)")
 _NAMED: Final = {
     "IP": types.IP, "CIDR": types.CIDR, "URL": types.URL, "Quantity": types.QUANTITY,
     "Semver": types.SEMVER, "Format": types.FORMAT,
+    **{name: Type("struct", f"kubernetes.authorization.{name}")
+       for name in ("Authorizer", "PathCheck", "GroupCheck", "ResourceCheck", "Decision")},
 }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from allocator.cel import types
 from allocator.cel.check.overloads import Overload
-from allocator.cel.types import Type, is_dyn, is_dyn_or_error
+from allocator.cel.types import Type, Wrapper, is_dyn, is_dyn_or_error
 
 _NULLABLE: Final = frozenset({"opaque", "struct", "any", "duration", "timestamp"})
 _FIXED: Final = frozenset(
@@ -88,9 +88,9 @@ class Unification:
         if is_dyn_or_error(left) or is_dyn_or_error(right):
             return True
         if left.kind == "null":
-            return right.kind == "null" or right.kind in _NULLABLE
+            return right.kind == "null" or _takes_null(right)
         if right.kind == "null":
-            return left.kind in _NULLABLE
+            return _takes_null(left)
         if left.kind in _FIXED:
             return left == right
         if left.kind == "type":
@@ -145,6 +145,10 @@ class Unification:
         return type_._replace(
             params=tuple(self.substitute(inner, to_dyn=to_dyn) for inner in type_.params)
         )
+
+
+def _takes_null(type_: Type) -> bool:
+    return type_.kind in _NULLABLE or isinstance(type_, Wrapper)
 
 
 def _replace(type_: Type, fresh: dict[str, Type]) -> Type:

@@ -17,11 +17,12 @@ from allocator.cel.syntax.tree import (
     ListNode,
     Literal,
     MapNode,
+    Name,
     Node,
     Select,
     Variable,
 )
-from allocator.cel.types import SCALARS, Type
+from allocator.cel.types import SCALARS
 
 # Source: k8s.io/api/resource/v1 (DeviceAttributeMaxValueLength and the like), rounded up.
 MAX_TEXT: Final = 64
@@ -165,7 +166,7 @@ class _Bounds:
         """The size of what a name stands for."""
         if isinstance(node.binding, Variable):
             return self.variables.get(id(node.binding), _ENDLESS)
-        return _ONE if isinstance(node.binding, Type) else Size(len(_FIELDS), _FIELDS["attributes"])
+        return _ONE if isinstance(node.binding, Name) else Size(len(_FIELDS), _FIELDS["attributes"])
 
     def select(self, node: Select) -> Bound:
         """A field."""

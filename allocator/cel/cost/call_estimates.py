@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from allocator.cel import types
 from allocator.cel.cost.declared import Path, declared_size
-from allocator.cel.cost.factors import LIST, REGEX, TRAVERSAL
+from allocator.cel.cost.factors import AUTHORIZATION, LIST, REGEX, REQUIREMENTS, STRUCT, TRAVERSAL
 from allocator.cel.cost.ranges import MOST, ONE, UNKNOWN, ZERO, Range, fixed
 from allocator.cel.syntax.tree import (
     Literal,
@@ -179,7 +179,21 @@ def _equality(_overload: str, _target: Operand | None, args: list[Operand]) -> C
     return None
 
 
+def _authorization(
+    _overload: str, _target: Operand | None, _args: list[Operand]
+) -> CallEstimate | None:
+    return CallEstimate(fixed(AUTHORIZATION))
+
+
+def _selector(_overload: str, _target: Operand | None, args: list[Operand]) -> CallEstimate | None:
+    size = _size(args[0])
+    requirements = size.scaled(REQUIREMENTS).scaled(float(LIST + STRUCT))
+    return CallEstimate(fixed(LIST).plus(_scan(size)).plus(requirements))
+
+
 _BY_FUNCTION: Final[dict[str, _Rule]] = {
+    "check": _authorization,
+    **dict.fromkeys(("fieldSelector", "labelSelector"), _selector),
     **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf", "includes"), _walk),
     "url": _url,
     **dict.fromkeys(("lowerAscii", "upperAscii", "substring", "trim"), _same_size),
@@ -255,7 +269,9 @@ def _sets(factor: int) -> _Rule:
     return rule
 
 
-_KINDS: Final = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
+_KINDS: Final = (
+    "int", "uint", "double", "bool", "google.protobuf.Duration", "google.protobuf.Timestamp", "string", "bytes",
+)  # fmt: skip
 
 
 def _quoted(_overload: str, target: Operand | None, args: list[Operand]) -> CallEstimate | None:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from allocator.cel import types
 from allocator.cel.cost.call_estimates import CallEstimate, Operand, call_estimate
 from allocator.cel.cost.declared import Path, declared_size
-from allocator.cel.cost.factors import LIST, MAP
+from allocator.cel.cost.factors import LIST, MAP, STRUCT
 from allocator.cel.cost.ranges import MOST, ONE, UNKNOWN, ZERO, Range, fixed
 from allocator.cel.syntax.tree import (
     Call,
@@ -20,6 +20,7 @@ from allocator.cel.syntax.tree import (
     MapNode,
     Node,
     Select,
+    Struct,
 )
 from allocator.cel.types import Type
 
@@ -158,6 +159,13 @@ class _Estimator:
         values = self.widest([value for _, value, _ in node.entries])
         self.entries[id(node)] = Entry("map", keys, values)
         return total.plus(fixed(MAP))
+
+    def struct(self, node: Struct) -> Range:
+        """A message literal."""
+        total = fixed(STRUCT)
+        for child in node.children():
+            total = total.plus(self.cost(child))
+        return total
 
     def widest(self, nodes: Sequence[Node]) -> Range:
         """A size for all of the nodes."""
@@ -316,6 +324,7 @@ _COSTS: Final[dict[type[Node], Callable[[_Estimator, Any], Range]]] = {
     Call: _Estimator.call,
     ListNode: _Estimator.aggregate,
     MapNode: _Estimator.aggregate,
+    Struct: _Estimator.struct,
     Comprehension: _Estimator.loop,
 }
 

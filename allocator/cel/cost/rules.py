@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from allocator.cel.cost.factors import LIST, REGEX, TRAVERSAL
+from allocator.cel.cost.factors import AUTHORIZATION, LIST, REGEX, REQUIREMENTS, STRUCT, TRAVERSAL
 from allocator.cel.library.formats import NamedFormat
 from allocator.cel.library.network import CIDR, IP
 from allocator.cel.library.urls import URL
@@ -202,14 +202,45 @@ _BY_OVERLOAD: Final[dict[str, CostRule]] = {
     "list_distinct": _sorted,
     **{
         f"list_{kind}_sort": _sorted
-        for kind in ["int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes"]
+        for kind in [
+            "int",
+            "uint",
+            "double",
+            "bool",
+            "google.protobuf.Duration",
+            "google.protobuf.Timestamp",
+            "string",
+            "bytes",
+        ]
     },
     **{
         f"list_{kind}_sortByAssociatedKeys": _sorted_by
-        for kind in ["int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes"]
+        for kind in [
+            "int",
+            "uint",
+            "double",
+            "bool",
+            "google.protobuf.Duration",
+            "google.protobuf.Timestamp",
+            "string",
+            "bytes",
+        ]
     },
 }
+
+
+def _authorization(_args: Sequence[Any], _result: Any) -> int:
+    return AUTHORIZATION
+
+
+def _selector(args: Sequence[Any], _result: Any) -> int:
+    size = _plain_size(args[1])
+    return LIST + _scan(size) + math.ceil(math.ceil(size * REQUIREMENTS) * float(LIST + STRUCT))
+
+
 _BY_FUNCTION: Final[dict[str, CostRule]] = {
+    "check": _authorization,
+    **dict.fromkeys(("fieldSelector", "labelSelector"), _selector),
     **dict.fromkeys(
         ("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf", "includes"), _walk_first
     ),

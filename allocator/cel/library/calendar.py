@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from allocator.cel.values.moments import NANOS, shifted
 from allocator.cel.values.names import no_such_overload
 from allocator.cel.values.scalars import Duration, Timestamp
-from allocator.cel.values.timelib import NANOS, shifted
 from allocator.errors import CelRuntimeError
 
 _SHORT_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,8}", re.ASCII)

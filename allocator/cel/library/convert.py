@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from allocator.cel.library import network
-from allocator.cel.values import arithmetic, timelib
+from allocator.cel.values import arithmetic, moments
 from allocator.cel.values.names import no_such_overload, type_name
 from allocator.cel.values.scalars import MAX_UINT, Duration, Timestamp, TypeValue, UInt
 from allocator.errors import CelRuntimeError
@@ -50,7 +50,7 @@ def to_int(value: Any) -> int:
     if cls is Duration:
         return value.nanos  # type: ignore[no-any-return]
     if cls is Timestamp:
-        return value.nanos // 10**9  # type: ignore[no-any-return]
+        return (value.nanos // 10**9 + 2**63) % 2**64 - 2**63  # type: ignore[no-any-return]
     raise no_such_overload("int", value)
 
 
@@ -142,10 +142,10 @@ _STRINGS: Final[dict[type, Callable[[Any], str]]] = {
     bool: lambda value: "true" if value else "false",
     int: str,
     UInt: lambda value: str(value.value),
-    float: timelib.go_float,
+    float: moments.go_float,
     bytes: _decode,
-    Duration: timelib.write_duration,
-    Timestamp: timelib.write_timestamp,
+    Duration: moments.write_duration,
+    Timestamp: moments.write_timestamp,
     network.IP: str,
     network.CIDR: str,
 }
@@ -167,7 +167,7 @@ def to_duration(value: Any) -> Duration:
     if cls is Duration:
         return value  # type: ignore[no-any-return]
     if cls is str:
-        return timelib.parse_duration(value)
+        return moments.parse_duration(value)
     raise no_such_overload("duration", value)
 
 
@@ -177,9 +177,9 @@ def to_timestamp(value: Any) -> Timestamp:
     if cls is Timestamp:
         return value  # type: ignore[no-any-return]
     if cls is str:
-        return timelib.parse_timestamp(value)
+        return moments.parse_timestamp(value)
     if cls is int:
-        return timelib.from_seconds(value)
+        return moments.from_seconds(value)
     raise no_such_overload("timestamp", value)
 
 

@@ -1,8 +1,9 @@
-"""Closures for list and map literals."""
+"""Closures for list, map and message literals."""
 
 from typing import Any
 
-from allocator.cel.run.code import Code, Env, Run, constant
+from allocator.cel.run.code import METER, Code, Env, Run, constant
+from allocator.cel.run.messages import make
 from allocator.cel.values.scalars import Optional
 from allocator.cel.values.selection import make_map
 from allocator.errors import CelRuntimeError
@@ -62,5 +63,30 @@ def map_builder(entries: list[tuple[Run, Run, bool]]) -> Run:
                 value = value.value
             pairs.append((key, value))
         return make_map(pairs)
+
+    return build
+
+
+def message_builder(name: str, fields: list[tuple[str, Run, bool]]) -> Run:
+    """A message of values for its fields, of which some are optionals: those without a value are left out."""
+
+    def build(env: Env) -> Any:
+        given: dict[str, Any] = {}
+        for field, run, optional in fields:
+            value = run(env)
+            if optional:
+                if value.__class__ is not Optional:
+                    raise CelRuntimeError(
+                        "cannot initialize optional entry from non-optional value"
+                    )
+                if not value.present:
+                    given.pop(field, None)
+                    continue
+                value = value.value
+            given[field] = value
+        meter = env[METER]
+        if meter is not None:
+            meter.weigh(list(given.values()))
+        return make(name, given)
 
     return build

@@ -9,11 +9,11 @@ Source: cel-go interpreter/{planner,decorators,interpretable,attributes}.go.
 from collections.abc import Callable
 from typing import Any, Final
 
-from allocator.cel.cost.factors import LIST, MAP
+from allocator.cel.cost.factors import LIST, MAP, STRUCT
 from allocator.cel.cost.rules import rule_for
 from allocator.cel.library.regex import compile_regex
 from allocator.cel.run import access, calls, folds, logic
-from allocator.cel.run.aggregates import folded, list_builder, map_builder
+from allocator.cel.run.aggregates import folded, list_builder, map_builder, message_builder
 from allocator.cel.run.code import (
     CONDITIONAL,
     METER,
@@ -33,6 +33,7 @@ from allocator.cel.syntax.tree import (
     MapNode,
     Node,
     Select,
+    Struct,
     Variable,
 )
 from allocator.cel.values import comparison, selection
@@ -241,6 +242,14 @@ class Compiler(Selections):
             return folded(build)
         return Code(access.charged(build, MAP) if self.counting else build)
 
+    def struct(self, node: Struct) -> Code:
+        """A message."""
+        fields = [
+            (field.name, self.compile(field.value).run, field.is_optional) for field in node.fields
+        ]
+        build = message_builder(node.name.removeprefix("."), fields)
+        return Code(access.charged(build, STRUCT) if self.counting else build)
+
     # --- macros
 
     def comprehension(self, node: Comprehension) -> Code:
@@ -325,5 +334,6 @@ _COMPILERS: Final[dict[type[Node], Callable[[Compiler, Any], Code]]] = {
     Call: Compiler.call,
     ListNode: Compiler.list_literal,
     MapNode: Compiler.map_literal,
+    Struct: Compiler.struct,
     Comprehension: Compiler.comprehension,
 }

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from allocator.cel.library import (
+    authorization,
     calendar,
     collections,
     convert,
@@ -38,6 +39,7 @@ FUNCTIONS: Final[Mapping[str, Callable[..., object]]] = {
     **urls.FUNCTIONS,
     **calendar.FUNCTIONS,
     **formats.FUNCTIONS,
+    **authorization.FUNCTIONS,
 }
 
 

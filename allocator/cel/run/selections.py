@@ -5,6 +5,7 @@ Source: cel-go interpreter/attributes.go.
 
 from abc import ABC, abstractmethod
 
+from allocator.cel.check.names import type_named
 from allocator.cel.run import access
 from allocator.cel.run.code import (
     ATTRIBUTE,
@@ -18,15 +19,15 @@ from allocator.cel.run.code import (
 )
 from allocator.cel.run.paths import domain_path, is_device
 from allocator.cel.syntax.tree import (
+    UNDEFINED,
     Ident,
     Literal,
+    Name,
     Node,
     Select,
     Variable,
 )
-from allocator.cel.types import Type
 from allocator.cel.values import selection
-from allocator.cel.values.scalars import TypeValue
 from allocator.errors import CelCompileError
 
 
@@ -68,10 +69,12 @@ class Selections(ABC):
     def ident(self, node: Ident) -> Code:
         """A type, the device or a variable."""
         binding = node.binding
-        if isinstance(binding, Type):
-            return constant(TypeValue(binding.type_name))
+        if isinstance(binding, Name):
+            return _named(node.name, binding)
         if binding is None:
             return self.attribute(access.slot(DEVICE))
+        if node.type is not None and node.type.kind == "type":
+            return _named(node.name, type_named(node.name))
         init = self.lazy.get(id(binding))
         at = self.slot(binding)
         if init is None:
@@ -86,8 +89,8 @@ class Selections(ABC):
 
     def select(self, node: Select) -> Code:
         """`operand.field` or `has(operand.field)`."""
-        if isinstance(node.binding, Type):
-            return constant(TypeValue(node.binding.type_name))
+        if node.binding is not None:
+            return _named(node.field, node.binding)
         if not self.counting:
             shortcut = self.device_path(node)
             if shortcut is not None:
@@ -131,3 +134,9 @@ class Selections(ABC):
             return None
         make = access.domain_presence if node.test else access.domain_value
         return make(access.DEVICE_SLOTS[path[0]], path[1], node.field)
+
+
+def _named(name: str, binding: Name) -> Code:
+    if binding is UNDEFINED:
+        raise CelCompileError(f"program instantiation failed: reference to undefined type: {name}")
+    return constant(binding.value)

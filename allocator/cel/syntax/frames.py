@@ -27,17 +27,18 @@ class Frame:
         pos: offset of the token that opened it.
         start: offset where the node it belongs to starts.
         target: receiver of a method call, operand of an index, condition or first branch of `?:`.
-        name: function being called.
+        name: function being called, or message being made.
         optional: whether the index or entry was written with `?`.
         operands: operands that no operator has taken yet.
         pending: binary operators that wait for their right operand.
         prefix: unary operators before the current operand, with how many.
-        items: finished list elements, map keys and values or arguments.
+        items: finished list elements, map keys and values, values of fields or arguments.
+        fields: names of a message's fields, each with the offset of its colon.
         marks: indexes of items written with `?`.
     """
 
     __slots__ = (
-        "items", "kind", "marks", "name", "operands", "optional", "pending", "pos", "prefix", "start", "target",
+        "fields", "items", "kind", "marks", "name", "operands", "optional", "pending", "pos", "prefix", "start", "target",
     )  # fmt: skip
 
     def __init__(self, kind: str, pos: int, start: int, target: Node | None = None) -> None:
@@ -52,6 +53,7 @@ class Frame:
         self.prefix: tuple[Token, int] | None = None
         self.items: list[Node] = []
         self.marks: set[int] = set()
+        self.fields: list[tuple[str, int]] = []
 
 
 def reduce(operands: list[Node], pending: list[Token]) -> None:

@@ -25,7 +25,7 @@ def read_number(token: Token, *, negative: bool) -> object:
             raise SyntaxProblem(token.pos, "invalid double literal")
         return -number if negative else number
     digits = text[:-1] if token.kind == "uint" else text
-    if len(digits) > 100:
+    if len(digits.lstrip("0x")) > 100:
         raise SyntaxProblem(token.pos, f"invalid {token.kind} literal")
     whole = int(digits, 16 if digits.startswith("0x") else 10)
     if token.kind == "uint":

@@ -16,6 +16,7 @@ from allocator.cel.syntax.tree import (
     MapNode,
     Node,
     Select,
+    Struct,
 )
 
 ACCUMULATOR: Final = "@result"
@@ -29,7 +30,7 @@ def expand_global(call: Node) -> Node | None:
     if not isinstance(call, Call) or call.function != "has" or len(call.args) != 1:
         return None
     arg = call.args[0]
-    if not isinstance(arg, Select) or arg.test:
+    if not isinstance(arg, Select):
         raise SyntaxProblem(arg.pos, "invalid argument to has() macro")
     node = Select(call.pos, arg.operand, arg.field, test=True)
     return _placed(node, call)
@@ -50,17 +51,19 @@ def _placed(node: Node, call: Node) -> Node:
     return node
 
 
-def _name(node: Node, message: str = "argument must be a simple name") -> str:
+def _name(node: Node, message: str) -> str:
     if not isinstance(node, Ident) or node.name.startswith("."):
         raise SyntaxProblem(node.pos, message)
     return node.name
 
 
 def _variable(node: Node) -> str:
-    name = _name(node)
-    if name in (ACCUMULATOR, _HIDDEN):
+    """A loop's variable. With a dot in front, upstream takes it and nothing can read it."""
+    if not isinstance(node, Ident):
+        raise SyntaxProblem(node.pos, "argument must be a simple name")
+    if node.name in (ACCUMULATOR, _HIDDEN):
         raise SyntaxProblem(node.pos, "iteration variable overwrites accumulator variable")
-    return name
+    return node.name
 
 
 def _accu(pos: int) -> Ident:
@@ -216,7 +219,9 @@ def _bind(call: Call, target: Node) -> Node | None:
 
 
 def _sort_by(call: Call, target: Node) -> Node:
-    if isinstance(target, Literal | MapNode) or (isinstance(target, Select) and target.test):
+    if isinstance(target, Literal | MapNode | Struct) or (
+        isinstance(target, Select) and target.test
+    ):
         raise SyntaxProblem(
             target.pos,
             "sortBy can only be applied to a list, identifier, comprehension, call or select expression",
@@ -252,7 +257,6 @@ _MACROS: Final[dict[tuple[str, int], Callable[[Call, Node], Node | None]]] = {
     ("exists", 3): _exists,
     ("exists_one", 2): _exists_one,
     ("exists_one", 3): _exists_one,
-    ("existsOne", 2): _exists_one,
     ("existsOne", 3): _exists_one,
     ("map", 2): _map,
     ("map", 3): _map,

@@ -16,7 +16,18 @@ from allocator.cel.syntax.lexer import Token, tokenize
 from allocator.cel.syntax.literals import read_bytes, read_number, read_string
 from allocator.cel.syntax.macros import expand_global, expand_member
 from allocator.cel.syntax.problems import SyntaxProblem, describe
-from allocator.cel.syntax.tree import Ast, Call, Ident, ListNode, Literal, MapNode, Node, Select
+from allocator.cel.syntax.tree import (
+    Ast,
+    Call,
+    Field,
+    Ident,
+    ListNode,
+    Literal,
+    MapNode,
+    Node,
+    Select,
+    Struct,
+)
 from allocator.errors import CelCompileError
 
 MAX_CODE_POINTS: Final = 100_000
@@ -209,10 +220,7 @@ class _Parser(Cursor):
         prefix = "." if self.take(".") else ""
         token = self.expect("id")
         if self.is_message():
-            name = prefix + token.text
-            while self.take("."):
-                name += "." + self.next().text
-            raise SyntaxProblem(token.pos, f"undeclared reference to '{name}' (in container '')")
+            return self.message(prefix + token.text, start)
         if token.text in _RESERVED:
             raise SyntaxProblem(token.pos, f"reserved identifier: {token.text}")
         if self.token.kind != "(":
@@ -226,6 +234,32 @@ class _Parser(Cursor):
         while tokens[at].kind == "." and tokens[at + 1].kind == "id":
             at += 2
         return tokens[at].kind == "{"
+
+    def message(self, name: str, start: int) -> Node | None:
+        """A message literal behind the first part of its name, or its first field's value to be read (None)."""
+        while self.take("."):
+            name += "." + self.next().text
+        frame = Frame("field", self.next().pos, start)
+        frame.name = name
+        if self.token.kind == "," and self.tokens[self.at + 1].kind == "}":
+            self.next()
+        if self.take("}"):
+            return self.placed(Struct(frame.pos, name, ()), start)
+        self.open(frame)
+        self.field()
+        return None
+
+    def field(self) -> None:
+        """The name of a field and the colon behind it."""
+        self.frame.optional = self.take("?")
+        name = self.field_name()
+        self.frame.fields.append((name, self.expect(":").pos))
+
+    def field_name(self) -> str:
+        """A name behind a dot or in a message, perhaps between back quotes."""
+        if self.token.kind == "escaped":
+            return self.next().text[1:-1]
+        return self.expect("id").text
 
     def call(self, function: str, target: Node | None, start: int) -> Node | None:
         """What follows a function's name: no arguments, or the first of them to be read (None)."""
@@ -285,13 +319,9 @@ class _Parser(Cursor):
         dot = self.next()
         optional = self.take("?")
         name = self.token
-        if name.kind == "escaped":
-            self.next()
-            field = name.text[1:-1]
-        else:
-            field = self.expect("id").text
-            if self.token.kind == "(" and not optional:
-                return self.call(field, node, node.start)
+        field = self.field_name()
+        if self.token.kind == "(" and not optional and name.kind == "id":
+            return self.call(field, node, node.start)
         if not optional:
             return self.placed(combine(Select(dot.pos, node, field), 1), node.start)
         literal = self.placed(Literal(name.pos, field), name.pos)
@@ -399,6 +429,22 @@ class _Parser(Cursor):
         )
         return self.placed(combine(MapNode(frame.pos, entries), 0), frame.start)
 
+    def finish_field(self, value: Node) -> Node | None:
+        """The value of one field of a message."""
+        frame = self.frame
+        if frame.optional:
+            frame.marks.add(len(frame.items))
+        frame.items.append(value)
+        if not self.ends("}"):
+            self.field()
+            return None
+        self.close()
+        fields = tuple(
+            Field(pos, name, item, at in frame.marks)
+            for at, ((name, pos), item) in enumerate(zip(frame.fields, frame.items, strict=True))
+        )
+        return self.placed(combine(Struct(frame.pos, frame.name, fields), 0), frame.start)
+
     def ends(self, close: str) -> bool:
         """Whether the bracket closes here; a trailing comma is taken."""
         if self.take(close):
@@ -427,5 +473,6 @@ _ENDS: Final[dict[str, Callable[[_Parser, Node], Node | None]]] = {
     "list": _Parser.finish_element,
     "key": _Parser.finish_key,
     "value": _Parser.finish_entry,
+    "field": _Parser.finish_field,
     "args": _Parser.finish_argument,
 }

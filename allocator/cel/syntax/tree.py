@@ -5,6 +5,7 @@ node keeps the user's own sub-expressions in `parts`, from which the compiler ma
 """
 
 from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from allocator.cel.types import Type
 
@@ -44,6 +45,19 @@ class Literal(Node):
         self.value = value
 
 
+class Name(NamedTuple):
+    """What a name of the environment stands for, other than `device`: a type, or a constant.
+
+    Attributes:
+        value: its value, or `UNDEFINED` for a type that the checker knows and the planner does not.
+    """
+
+    value: object
+
+
+UNDEFINED: Final = Name(None)
+
+
 class Variable:
     """A variable that a macro introduces; its identity tells apart equal names in nested macros."""
 
@@ -58,7 +72,7 @@ class Ident(Node):
     """A name: `device`, a variable of a macro or a type.
 
     Attributes:
-        binding: set by the checker: the variable, the static type that a type name denotes, or None for `device`.
+        binding: set by the checker: the variable, what else the name stands for, or None for `device`.
     """
 
     __slots__ = ("binding", "name")
@@ -66,7 +80,7 @@ class Ident(Node):
     def __init__(self, pos: int, name: str) -> None:
         super().__init__(pos)
         self.name = name
-        self.binding: Variable | Type | None = None
+        self.binding: Variable | Name | None = None
 
 
 class Select(Node):
@@ -79,7 +93,7 @@ class Select(Node):
         self.operand = operand
         self.field = field
         self.test = test
-        self.binding: Type | None = None  # a dotted type name such as google.protobuf.Duration
+        self.binding: Name | None = None  # of a dotted name such as google.protobuf.Duration
 
     def children(self) -> Sequence[Node]:
         """The operand."""
@@ -141,19 +155,28 @@ class MapNode(Node):
         return [node for key, value, _ in self.entries for node in (key, value)]
 
 
+class Field(NamedTuple):
+    """A field of a message literal: where its colon stands, its name and value, and whether it was written with `?`."""
+
+    pos: int
+    name: str
+    value: Node
+    is_optional: bool
+
+
 class Struct(Node):
-    """A message literal. No message type can be made in this environment, so it never passes the checker."""
+    """A message literal."""
 
     __slots__ = ("fields", "name")
 
-    def __init__(self, pos: int, name: str, fields: tuple[tuple[str, Node, bool], ...]) -> None:
+    def __init__(self, pos: int, name: str, fields: tuple[Field, ...]) -> None:
         super().__init__(pos)
         self.name = name
         self.fields = fields
 
     def children(self) -> Sequence[Node]:
-        """The field values."""
-        return [value for _, value, _ in self.fields]
+        """The values of its fields."""
+        return [field.value for field in self.fields]
 
 
 class Comprehension(Node):

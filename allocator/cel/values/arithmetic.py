@@ -6,7 +6,7 @@ Source: cel-go common/types and its overflow checks.
 import math
 from typing import Any, Final
 
-from allocator.cel.values import timelib
+from allocator.cel.values import moments
 from allocator.cel.values.limits import MAX_ELEMENTS, check_length
 from allocator.cel.values.scalars import (
     MAX_INT,
@@ -50,7 +50,7 @@ def add(left: Any, right: Any) -> object:
         if cls is UInt:
             return as_uint(left.value + right.value)
     if cls is Duration or cls is Timestamp:
-        return timelib.add(left, right)
+        return moments.add(left, right)
     raise CelRuntimeError("no such overload")
 
 
@@ -65,7 +65,7 @@ def subtract(left: Any, right: Any) -> object:
         if cls is UInt:
             return as_uint(left.value - right.value)
     if cls is Duration or cls is Timestamp:
-        return timelib.subtract(left, right)
+        return moments.subtract(left, right)
     raise CelRuntimeError("no such overload")
 
 
@@ -131,7 +131,7 @@ def negate(value: Any) -> object:
     if cls is float:
         return -value
     if cls is Duration:
-        return timelib.negate(value)
+        return moments.negate(value)
     raise CelRuntimeError("no such overload")
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from allocator.cel.values.limits import PLAIN_KINDS, kind_of
 from allocator.cel.values.maps import DomainMap, find, unmap_key
+from allocator.cel.values.messages import EmptyMessage, FieldsEntry
 from allocator.cel.values.scalars import (
     Duration,
     Optional,
@@ -106,6 +107,15 @@ def _equal_semver(left: Any, right: Any) -> bool | None:
     return left.key == right.key if right.__class__ is Semver else None
 
 
+def _equal_entry(left: Any, right: Any) -> bool:
+    return (
+        right.__class__ is FieldsEntry
+        and left.key == right.key
+        and left.has_value is right.has_value
+        and equal(left.value, right.value) is True
+    )
+
+
 _EQUAL: Final = {
     bool: _same_class,
     str: _same_class,
@@ -122,6 +132,8 @@ _EQUAL: Final = {
     Optional: _equal_optional,
     QuantityValue: _equal_quantity,
     Semver: _equal_semver,
+    EmptyMessage: _same_class,
+    FieldsEntry: _equal_entry,
 }
 
 

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from allocator.cel.values.limits import Stopped
+from allocator.cel.values.messages import MESSAGES
 from allocator.cel.values.scalars import Optional, QuantityValue, UInt
 from allocator.cel.values.semver import Semver
 
@@ -27,11 +28,14 @@ def map_key(key: object) -> object:
     cls = key.__class__
     if cls is str or cls is int or cls is UInt:
         return key
-    if cls is list or cls is dict or cls is QuantityValue or cls is Optional or cls is DomainMap:
+    if cls in _BY_IDENTITY:
         return (cls, _Identity(key))
     if cls is Semver or cls is bytes or getattr(cls, "UNHASHABLE", False):
         raise Stopped("internal error: runtime error: hash of unhashable type")
     return (cls, key)
+
+
+_BY_IDENTITY: Final = frozenset({list, dict, QuantityValue, Optional, DomainMap, *MESSAGES})
 
 
 class _Identity:

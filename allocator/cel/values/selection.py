@@ -5,10 +5,11 @@ Source: cel-go interpreter/attributes.go.
 
 from typing import Any, Final
 
-from allocator.cel.values import timelib
+from allocator.cel.values import moments
 from allocator.cel.values.comparison import equal
 from allocator.cel.values.limits import PLAIN_KINDS, Stopped, kind_of
 from allocator.cel.values.maps import EMPTY_MAP, DomainMap, find, map_key
+from allocator.cel.values.messages import MESSAGES
 from allocator.cel.values.names import go_name, type_name
 from allocator.cel.values.scalars import (
     MAX_INT,
@@ -56,7 +57,7 @@ def shown(value: Any) -> str:
     if cls is str:
         return value  # type: ignore[no-any-return]
     if cls is float:
-        return timelib.go_float(value)
+        return moments.go_float(value)
     return str(value) if cls is int else type_name(value)
 
 
@@ -98,7 +99,7 @@ def lookup(container: Any, key: Any) -> tuple[object, bool]:
     if cls is list:
         at = list_index(key)
         return (container[at], True) if 0 <= at < len(container) else (None, False)
-    return None, False
+    return container.member(key) if cls in MESSAGES else (None, False)
 
 
 def index(container: Any, key: Any) -> object:
@@ -110,7 +111,7 @@ def index(container: Any, key: Any) -> object:
     if container.__class__ is Optional:
         return optional_index(container, key)
     value, found = lookup(container, key)
-    if found:
+    if found or container.__class__ in MESSAGES:
         return value
     if container.__class__ is list:
         raise CelRuntimeError(f"index out of bounds: {shown(key)}")

@@ -14,6 +14,7 @@ NANOS: Final = 10**9
 _MIN_SECONDS: Final = -62135596800  # 0001-01-01T00:00:00Z
 _MAX_SECONDS: Final = 253402300799  # 9999-12-31T23:59:59Z
 _FOUR_CENTURIES: Final = 146097 * 86400
+_FIRST_SECOND: Final = -9223372028741760000  # of Go's calendar, which starts again behind its end
 _UNITS: Final = {
     "ns": 1,
     "us": 10**3,
@@ -31,6 +32,7 @@ _RFC3339: Final = re.compile(
     re.ASCII,
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+ZERO_TIME: Final = Timestamp(_MIN_SECONDS * NANOS)  # what Go takes for no time at all
 
 
 def parse_duration(text: str) -> Duration:
@@ -163,11 +165,29 @@ def from_seconds(seconds: int, nanos: int = 0, offset: int = 0) -> Timestamp:
     return Timestamp(seconds * NANOS + nanos, offset)
 
 
+def duration_of(seconds: int, nanos: int) -> Duration:
+    """The duration that a message of seconds and nanoseconds stands for; one that is too long is the longest."""
+    total = seconds * NANOS + nanos
+    return Duration(max(MIN_INT, min(MAX_INT, total)))
+
+
+def timestamp_of(seconds: int, nanos: int) -> Timestamp:
+    """The time that a message of seconds and nanoseconds since 1970 stands for, in any year.
+
+    Go counts from the year 1 in 64 bits: the very last seconds come before all others.
+    """
+    seconds, nanos = seconds + nanos // NANOS, nanos % NANOS
+    seconds = (seconds - _MIN_SECONDS + 2**63) % 2**64 - 2**63 + _MIN_SECONDS
+    return Timestamp(seconds * NANOS + nanos)
+
+
 def write_timestamp(value: Timestamp) -> str:
     """Write a time as RFC 3339 in the zone it was written in, with as many digits as needed."""
     seconds, nanos = divmod(value.nanos, NANOS)
     moment, years = shifted(seconds + value.offset)
-    text = f"{moment.year + years:04d}-{moment.month:02d}-{moment.day:02d}T{moment:%H:%M:%S}"
+    year = moment.year + years
+    sign = "-" if year < 0 else ""
+    text = f"{sign}{abs(year):04d}-{moment.month:02d}-{moment.day:02d}T{moment:%H:%M:%S}"
     if nanos:
         text = f"{text}.{nanos:09d}".rstrip("0")
     if not value.offset:
@@ -177,21 +197,34 @@ def write_timestamp(value: Timestamp) -> str:
 
 
 def shifted(seconds: int) -> tuple[datetime, int]:
-    """A time in UTC, moved by 400 years where it would leave the calendar near its ends, and the years to add back.
+    """A time in UTC, moved by centuries where it would leave Python's calendar or come near its ends.
 
     The calendar repeats itself, weekdays included, after 400 years.
+
+    Returns:
+        The time, and the years to add to it.
     """
-    if seconds > _MAX_SECONDS - _FOUR_CENTURIES:
-        return _EPOCH + timedelta(seconds=seconds - _FOUR_CENTURIES), 400
+    cycles = 0
+    if seconds < _FIRST_SECOND:
+        seconds += 2**64
+    # To years long ago or far ahead: zones had and will have the same rules there.
     if seconds < _MIN_SECONDS + _FOUR_CENTURIES:
-        return _EPOCH + timedelta(seconds=seconds + _FOUR_CENTURIES), -400
-    return _EPOCH + timedelta(seconds=seconds), 0
+        cycles = (seconds - _MIN_SECONDS) // _FOUR_CENTURIES - 1
+    elif seconds > _MAX_SECONDS - _FOUR_CENTURIES:
+        cycles = (seconds - _MAX_SECONDS) // _FOUR_CENTURIES + 2
+    return _EPOCH + timedelta(seconds=seconds - cycles * _FOUR_CENTURIES), cycles * 400
 
 
 def _duration(nanos: int) -> Duration:
     if MIN_INT <= nanos <= MAX_INT:
         return Duration(nanos)
     raise CelRuntimeError("duration overflow")
+
+
+def _in_range(nanos: int) -> int:
+    if MIN_INT <= nanos <= MAX_INT:
+        return nanos
+    raise CelRuntimeError("integer overflow")
 
 
 def _timestamp(nanos: int, offset: int) -> Timestamp:
@@ -213,6 +246,9 @@ def add(left: Any, right: Any) -> Duration | Timestamp:
 def subtract(left: Any, right: Any) -> Duration | Timestamp:
     """The `-` operator where the left side is a duration or timestamp."""
     one, other = left.__class__, right.__class__
+    if one is other is Timestamp:
+        seconds = (left.nanos // NANOS - right.nanos // NANOS) * NANOS
+        return Duration(_in_range(_in_range(seconds) + left.nanos % NANOS - right.nanos % NANOS))
     if one is other:
         return _duration(left.nanos - right.nanos)
     if one is Timestamp and other is Duration:
