@@ -13,11 +13,12 @@ from allocator.cel.values.names import no_such_overload, type_name
 from allocator.cel.values.scalars import MAX_UINT, Duration, Timestamp, TypeValue, UInt
 from allocator.errors import CelRuntimeError
 
-_LONG_INTEGER: Final = re.compile(r"[+-]?0*[0-9]{1,40}", re.ASCII)
+_MOST_DIGITS: Final = 20  # of an integer of 64 bits
+# Possessive, so that a long text that is no number takes no more than its length.
 _FLOAT: Final = re.compile(
     r"nan|[+-]?(?:inf(?:inity)?"
-    r"|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?"
-    r"|0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)p[+-]?[0-9]+)",
+    r"|0x(?:[0-9a-f]++\.?[0-9a-f]*+|\.[0-9a-f]++)p[+-]?[0-9]++"
+    r"|(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:e[+-]?[0-9]++)?)",
     re.ASCII | re.IGNORECASE,
 )
 _UNDERSCORE: Final = re.compile(r"(?<![0-9a-fA-FxX])_|_(?![0-9a-fA-F])")
@@ -27,6 +28,16 @@ _FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 def _refused(value: object, target: str) -> CelRuntimeError:
     return CelRuntimeError(f"type conversion error from '{type_name(value)}' to '{target}'")
+
+
+def _whole(digits: str, target: str) -> int:
+    """A number below 2^64, of any number of digits."""
+    if not (digits.isascii() and digits.isdigit()):
+        raise _refused(digits, target)
+    significant = digits.lstrip("0")
+    if len(significant) > _MOST_DIGITS or int(significant or "0") > MAX_UINT:
+        raise _refused(digits, target)
+    return int(significant or "0")
 
 
 def to_int(value: Any) -> int:
@@ -41,12 +52,11 @@ def to_int(value: Any) -> int:
             raise CelRuntimeError(arithmetic.INT_OVERFLOW)
         return int(value)
     if cls is str:
-        if len(value) > 4000 or _LONG_INTEGER.fullmatch(value) is None:
+        sign = value[0] if value[:1] in ("-", "+") and value else ""
+        number = _whole(value[len(sign) :], "int")
+        if number > (2**63 if sign == "-" else 2**63 - 1):
             raise _refused(value, "int")
-        number = int(value)
-        if not -(2**63) <= number < 2**63:
-            raise _refused(value, "int")
-        return number
+        return -number if sign == "-" else number
     if cls is Duration:
         return value.nanos  # type: ignore[no-any-return]
     if cls is Timestamp:
@@ -66,9 +76,7 @@ def to_uint(value: Any) -> UInt:
             raise CelRuntimeError(arithmetic.UINT_OVERFLOW)
         return UInt(int(value))
     if cls is str:
-        if len(value) > 4000 or not (value.isascii() and value.isdigit()) or int(value) > MAX_UINT:
-            raise _refused(value, "uint")
-        return UInt(int(value))
+        return UInt(_whole(value, "uint"))
     raise no_such_overload("uint", value)
 
 
@@ -97,7 +105,7 @@ def parse_double(text: str) -> float:
         if _UNDERSCORE.search(text) is not None:
             raise _refused(text, "double")
         text = text.replace("_", "")
-    if len(text) > 4096 or _FLOAT.fullmatch(text) is None:
+    if _FLOAT.fullmatch(text) is None:
         raise _refused(text, "double")
     try:
         number = float.fromhex(text) if "x" in text.lower() else float(text)

@@ -1,7 +1,11 @@
-"""Regular expressions with Go's semantics: RE2, unanchored, linear time.
+r"""Regular expressions with Go's semantics: RE2, unanchored, linear time.
 
 The only module that knows google-re2. Plain literals, prefixes and suffixes become string methods: a search across
 the language border costs twenty times as much.
+
+Go has one instruction for a class of characters, RE2 one for every way to write them in UTF-8: more than a thousand for
+`\pL`. A large pattern is therefore compiled for Latin-1 as well, which has few ways, and that program looks at ASCII
+texts, on which both agree. Its size is also the measure of how long a search may take.
 
 Source: Go's regexp/syntax; differences of google-re2 are refused or patched here.
 """
@@ -13,7 +17,8 @@ from typing import Any, Final
 
 import re2
 
-from allocator.cel.values.limits import Stopped
+from allocator.cel.library.regex_height import is_too_high
+from allocator.cel.values.limits import MAX_CHARACTERS, Stopped
 from allocator.errors import CelRuntimeError
 
 _MAX_REPEAT: Final = 1000
@@ -31,23 +36,32 @@ _PROBLEMS: Final = {
     "invalid repetition size": "invalid repeat count",
 }
 _UNESCAPE: Final = re.compile(r"\\(.)")
-# Differs from upstream: neither making a pattern nor matching it can be interrupted, and nothing else runs meanwhile. Go
-# takes patterns of some ten times this size, and needs as long for them.
+# Differs from upstream: neither making a program nor a search can be interrupted, and nothing else runs while one is made.
+# Go takes programs of some ten times this size, and needs as long for them.
 _MOST_MEMORY: Final = 8 << 20
+# Instructions of a program times characters of a text: what a search may take where repetition makes a pattern much
+# larger than it is long. Where it does not, the costs of upstream see the work, and their limit is limit enough.
 _MOST_WORK: Final = 3_000_000
+_A_CHARACTER: Final = 4  # instructions that a character of a pattern stands for, without repetition
 _SMALL: Final = 500  # instructions
-"""Instructions of a pattern times characters of a text: what a search takes at most, when no shortcut helps."""
+_MAX_HEIGHT: Final = 1000
+_MOST_LEVELS: Final = (
+    4  # that one pair of parentheses adds: itself, a repetition, a sequence, alternatives
+)
 
 
-def _options() -> Any:
+def _options(*, narrow: bool) -> Any:
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MOST_MEMORY
     options.never_capture = True  # nobody asks for groups, and finding them takes ten times as long
+    if narrow:
+        options.encoding = re2.Options.Encoding.LATIN1
     return options
 
 
-_OPTIONS: Final = _options()
+_OPTIONS: Final = _options(narrow=False)
+_NARROW: Final = _options(narrow=True)
 
 
 class Regex:
@@ -58,50 +72,69 @@ class Regex:
         is_small: whether a search in the text of an attribute takes next to no time.
     """
 
-    __slots__ = ("_compiled", "_longest", "is_small", "search")
+    __slots__ = ("_longest", "_narrow", "_whole", "_work", "is_small", "search")
 
-    def __init__(self, compiled: Any, shortcut: Callable[[str], bool] | None) -> None:
-        self._compiled = compiled
-        self._longest: int = _MOST_WORK // compiled.programsize
-        self.is_small: bool = compiled.programsize <= _SMALL
+    def __init__(
+        self, pattern: str, whole: Any, narrow: Any, shortcut: Callable[[str], bool] | None
+    ) -> None:
+        self._whole = whole
+        self._narrow = narrow
+        size = (whole if narrow is None else narrow).programsize
+        self._work: int = _MOST_WORK // size
+        is_plain = size <= _A_CHARACTER * len(pattern) + _SMALL
+        self._longest: int = MAX_CHARACTERS if is_plain else self._work
+        self.is_small: bool = size <= _SMALL
         # `\\B` is true inside of a character's bytes, where Go never looks.
-        self.search = shortcut or (
-            self._search_slowly if "\\B" in compiled.pattern else self._search
-        )
-
-    def _check(self, text: str) -> None:
-        """Refuse what may take long.
-
-        Raises:
-            Stopped: the text is too long for a pattern of this size.
-        """
-        if len(text) > self._longest:
-            raise Stopped("operation interrupted: the pattern is too large for a text of this size")
+        if shortcut is not None:
+            self.search = shortcut
+        elif "\\B" in pattern:
+            self.search = self._search_slowly
+        else:
+            self.search = self._search if narrow is None else self._search_either
 
     def _search(self, text: str) -> bool:
         if len(text) > self._longest:
-            self._check(text)
-        return self._compiled.search(text) is not None
+            raise _too_large()
+        return self._whole.search(text) is not None
+
+    def _search_either(self, text: str) -> bool:
+        program, data = self._program(text, self._longest)
+        return program.search(data) is not None
 
     def _search_slowly(self, text: str) -> bool:
         return bool(self.find_all(text, 1))
 
+    def _program(self, text: str, longest: int) -> tuple[Any, bytes]:
+        """The program for a text, and the text's bytes.
+
+        Raises:
+            Stopped: a search may take long, or the pattern is too large for a text that is not ASCII.
+        """
+        if len(text) > longest:
+            raise _too_large()
+        program = self._narrow if self._narrow is not None and text.isascii() else self._whole
+        if program is None:
+            raise Stopped(
+                "operation interrupted: the pattern is too large for other texts than ASCII"
+            )
+        # Bytes, once: what searches in a text encodes it, each time.
+        return program, text.encode()
+
     def find(self, text: str) -> str:
         """The first match, or an empty string."""
-        self._check(text)
-        match = self._compiled.search(text)
-        return match.group() if match is not None else ""
+        program, data = self._program(text, self._longest)
+        match = program.search(data)
+        return match.group().decode() if match is not None else ""
 
     def find_all(self, text: str, limit: int) -> list[str]:
         """Matches from left to right, at most `limit`; all if it is negative."""
         found: list[str] = []
         if limit == 0:
             return found
-        self._check(text)
-        data = text.encode()  # once: what searches in a text encodes it, each time
+        program, data = self._program(text, self._work)
         pos, previous_end = 0, -1
         while pos <= len(data):
-            match = self._compiled.search(data, pos)
+            match = program.search(data, pos)
             if match is None:
                 break
             start, end = match.span()
@@ -130,6 +163,10 @@ def _next_character(data: bytes, pos: int) -> int:
     return pos
 
 
+def _too_large() -> Stopped:
+    return Stopped("operation interrupted: the pattern is too large for a text of this size")
+
+
 @lru_cache(maxsize=2048)
 def compile_regex(pattern: str) -> Regex:
     """Compile a pattern.
@@ -137,23 +174,35 @@ def compile_regex(pattern: str) -> Regex:
     Raises:
         CelRuntimeError: it is no RE2 expression.
     """
-    shortcut = _shortcut(pattern)
+    whole, problem = _compiled(pattern, _OPTIONS)
+    if whole is None and "too large" not in problem:
+        raise CelRuntimeError(f"error parsing regexp: {problem}")
+    narrow = None
+    if (whole is None or whole.programsize > _SMALL) and pattern.isascii():
+        narrow, _ = _compiled(pattern.encode(), _NARROW)
+    if whole is None and narrow is None:
+        raise CelRuntimeError(f"error parsing regexp: {problem}")
+    _refuse(pattern)
+    return Regex(pattern, whole, narrow, _shortcut(pattern))
+
+
+def _compiled(pattern: str | bytes, options: Any) -> tuple[Any, str]:
+    """A program, or None and what is wrong with the pattern in Go's words."""
     try:
-        compiled = re2.compile(pattern, _OPTIONS)
+        return re2.compile(pattern, options), ""
     except re2.error as error:
         text = error.args[0] if error.args else "invalid"
         shown = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
         problem, _, part = shown.partition(": ")
-        shown = f"{_PROBLEMS.get(problem, problem)}: `{part}`"
-        raise CelRuntimeError(f"error parsing regexp: {shown}") from None
-    _refuse(pattern)
-    return Regex(compiled, shortcut)
+        return None, f"{_PROBLEMS.get(problem, problem)}: `{part}`"
 
 
 def _refuse(pattern: str) -> None:
     """Refuse what google-re2 takes and Go does not."""
     if "\\C" in pattern and re.search(r"(?<!\\)(?:\\\\)*\\C", pattern):
         raise CelRuntimeError("error parsing regexp: invalid escape sequence: `\\C`")
+    if is_too_high(pattern):
+        raise CelRuntimeError(f"error parsing regexp: expression nests too deeply: `{pattern}`")
 
 
 def _shortcut(pattern: str) -> Callable[[str], bool] | None:

@@ -177,7 +177,7 @@ def _check_finite(value: Any) -> None:
             raise _refused(value, "google.protobuf.Value")
         if value.__class__ in (list, dict) and id(value) not in seen:
             seen.add(id(value))
-            pending.extend(value if value.__class__ is list else value.values())
+            pending.extend(value.values() if isinstance(value, dict) else value)
 
 
 _SCALARS: Final[dict[type, Callable[[Any], Any]]] = {

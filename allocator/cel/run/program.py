@@ -18,7 +18,7 @@ from allocator.cel.syntax.parser import parse
 from allocator.cel.syntax.tree import Ast, Call, Literal, Node
 from allocator.cel.types import Type
 from allocator.cel.values.limits import Stopped
-from allocator.cel.values.names import type_name
+from allocator.cel.values.names import native, type_name
 from allocator.errors import CelCompileError, CelRuntimeError
 
 _TOO_DEEP_TO_RUN: Final = "expression nests too deeply to be evaluated"
@@ -70,6 +70,9 @@ class Program:
         value = self._run(device, deadline)
         if value is True or value is False:
             return value
+        held = native(value)  # what an optional holds
+        if held is True or held is False:
+            return held
         name = type_name(value)
         raise CelRuntimeError(
             f"CEL result of type {name} could not be converted to bool: unsupported type conversion from '{name}' to bool"

@@ -11,6 +11,8 @@ from allocator.cel.syntax.lexer import Token
 from allocator.cel.syntax.problems import SyntaxProblem
 from allocator.cel.values.scalars import MAX_INT, MAX_UINT, UInt
 
+_MOST_DIGITS: Final = 20  # of an integer of 64 bits
+
 
 def read_number(token: Token, *, negative: bool) -> object:
     """The value of a number token.
@@ -25,9 +27,11 @@ def read_number(token: Token, *, negative: bool) -> object:
             raise SyntaxProblem(token.pos, "invalid double literal")
         return -number if negative else number
     digits = text[:-1] if token.kind == "uint" else text
-    if len(digits.lstrip("0x")) > 100:
+    base = 16 if digits.startswith("0x") else 10
+    significant = digits.removeprefix("0x").lstrip("0")
+    if len(significant) > _MOST_DIGITS:
         raise SyntaxProblem(token.pos, f"invalid {token.kind} literal")
-    whole = int(digits, 16 if digits.startswith("0x") else 10)
+    whole = int(significant or "0", base)
     if token.kind == "uint":
         if whole > MAX_UINT:
             raise SyntaxProblem(token.pos, "invalid uint literal")

@@ -40,7 +40,7 @@ def expand_member(call: Node) -> Node | None:
     """The expansion of a method-style macro, or None if the call is none."""
     if not isinstance(call, Call) or call.target is None:
         return None
-    expander = _MACROS.get((call.function, len(call.args)))
+    expander = MACROS.get((call.function, len(call.args)))
     node = expander(call, call.target) if expander is not None else None
     return None if node is None else _placed(node, call)
 
@@ -250,7 +250,7 @@ def _opt_flat_map(call: Call, target: Node) -> Node:
     return _optional_map(call, target, flat=True)
 
 
-_MACROS: Final[dict[tuple[str, int], Callable[[Call, Node], Node | None]]] = {
+MACROS: Final[dict[tuple[str, int], Callable[[Call, Node], Node | None]]] = {
     ("all", 2): _all,
     ("all", 3): _all,
     ("exists", 2): _exists,

@@ -25,12 +25,14 @@ _UNITS: Final = {
     "m": 60 * NANOS,
     "h": 3600 * NANOS,
 }
-_PART: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]+)")
+_PART: Final = re.compile(r"([0-9]*+)(?:\.([0-9]*+))?([^0-9.]++)")
 _RFC3339: Final = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?"
     r"(?:(Z)|([+-])([0-9]{2}):([0-9]{2}))",
     re.ASCII,
 )
+_MOST_DIGITS: Final = 19
+_DIGITS_THAT_COUNT: Final = 300  # behind the point: what follows is far below a nanosecond
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 ZERO_TIME: Final = Timestamp(_MIN_SECONDS * NANOS)  # what Go takes for no time at all
 
@@ -46,7 +48,7 @@ def parse_duration(text: str) -> Duration:
     rest = text[1:] if text[:1] in ("-", "+") and text else text
     if rest == "0":
         return Duration(0)
-    if not rest or len(rest) > 4096:
+    if not rest:
         raise problem
     total = 0
     pos = 0
@@ -56,15 +58,12 @@ def parse_duration(text: str) -> Duration:
             raise problem
         whole, fraction, unit = match.groups()
         scale = _UNITS.get(unit)
-        if scale is None or not (whole or fraction) or len(whole) > 19:
+        significant = whole.lstrip("0")
+        if scale is None or not (whole or fraction) or len(significant) > _MOST_DIGITS:
             raise problem
-        value = int(whole or "0")
-        if value > 2**63:
-            raise problem
-        total += value * scale
+        total += int(significant or "0") * scale
         if fraction:
-            digits = fraction[:18]
-            total += int(int(digits) * scale / 10 ** len(digits)) if scale > 1 else 0
+            total += _part(fraction, scale)
         if total > 2**63:
             raise problem
         pos = match.end()
@@ -73,6 +72,18 @@ def parse_duration(text: str) -> Duration:
     if total > MAX_INT:
         raise problem
     return Duration(total)
+
+
+def _part(fraction: str, scale: int) -> int:
+    """A part of a unit, in Go's floating point operations on as many digits as 63 bits hold."""
+    stripped = fraction.lstrip("0")
+    digits = stripped[:_MOST_DIGITS]
+    if len(digits) == _MOST_DIGITS and int(digits) > 2**63:
+        digits = digits[:-1]
+    count = len(fraction) - len(stripped) + len(digits)
+    if not digits or count > _DIGITS_THAT_COUNT:
+        return 0
+    return int(float(int(digits)) * (scale / 10.0**count))
 
 
 def write_duration(value: Duration) -> str:
