@@ -79,8 +79,37 @@ simulate-crashes: $(VENV)/.dev ## killed at each write, in each phase, and compa
 simulate-planted: $(VENV)/.dev ## every bug that is planted in the application must be found by the simulation
 	$(BIN)/python -m tests.simulation.planted
 
+.PHONY: crash-sweep
+crash-sweep: $(VENV)/.dev controlplane ## killed at POINTS drawn writes on the real control plane (0: all), and made good
+	DRA_E2E_KUBERNETES_VERSION=$(K8S) $(BIN)/python -m e2e.crashes --points $(or $(POINTS),15) --seed $(SEED)
+
+.PHONY: chaos
+chaos: $(VENV)/.dev controlplane ## ROUNDS rounds of load and drawn faults on the real control plane, judged
+	DRA_E2E_KUBERNETES_VERSION=$(K8S) $(BIN)/python -m e2e.chaos --rounds $(or $(ROUNDS),4) --seed $(SEED)
+
+.PHONY: every-device
+every-device: $(VENV)/.dev controlplane ## 800 devices, 800 pods, each device exactly once; MODES=standalone,safe,fast
+	DRA_E2E_KUBERNETES_VERSION=$(K8S) $(BIN)/python -m e2e.every_device --modes $(or $(MODES),standalone) --repeats $(or $(REPEATS),1)
+
+.PHONY: takeovers
+takeovers: $(VENV)/.dev controlplane ## the leader is killed in a burst of 500 pods, TIMES times in each mode
+	DRA_E2E_KUBERNETES_VERSION=$(K8S) $(BIN)/python -m e2e.takeovers --times $(or $(TIMES),10) --seed $(SEED)
+
+.PHONY: hostile
+hostile: $(VENV)/.dev controlplane ## what 10,000 odd claims of one tenant cost another, as a row of the benchmarks
+	DRA_E2E_KUBERNETES_VERSION=$(K8S) $(BIN)/python -m e2e.hostile --seed $(SEED)
+
+.PHONY: controlplane-soak
+controlplane-soak: $(VENV)/.dev controlplane ## the long sizes on the real control plane: about an hour and a half
+	$(MAKE) crash-sweep POINTS=120
+	$(MAKE) chaos ROUNDS=50
+	$(MAKE) every-device MODES=standalone,safe,fast REPEATS=3
+	$(MAKE) takeovers TIMES=10
+	DRA_E2E_KUBERNETES_VERSION=$(K8S) $(BIN)/python -m e2e.soak --minutes $(or $(MINUTES),6) --seed $(SEED)
+	$(MAKE) hostile
+
 .PHONY: soak
-soak: simulate-soak simulate-crashes simulate-planted ## what takes hours: the long sizes of the simulation
+soak: simulate-soak simulate-crashes simulate-planted controlplane-soak ## what takes hours: the long sizes of everything
 
 .PHONY: conformance
 conformance: $(VENV)/.dev ## ask upstream's allocator and CEL afresh (Go) and compare; CASES=n random cases on top

@@ -64,6 +64,12 @@ class Metrics:
         self._webhook_seconds = self._histogram(
             "webhook_seconds", "Answering the extender's verbs", _FAST, "verb", "code"
         )
+        self._webhook_refusals = self._counter(
+            "webhook_refusals",
+            "Calls of the extender's verbs not served, by cause",
+            "verb",
+            "cause",
+        )
         self._bind_seconds = self._histogram(
             "bind_seconds", "All writes of one bind, by outcome", _FAST, "outcome"
         )
@@ -118,6 +124,10 @@ class Metrics:
     def webhook(self, verb: str, code: int, seconds: float) -> None:
         """Time a webhook call."""
         self._webhook_seconds.labels(verb, str(code)).observe(seconds)
+
+    def webhook_refused(self, verb: str, cause: str) -> None:
+        """Count a webhook call that was not served: `unavailable`, `request`, `too large`, `time` or `defect`."""
+        self._webhook_refusals.labels(verb, cause).inc()
 
     def bind(self, outcome: str, seconds: float) -> None:
         """Time a bind: `bound`, `failed` or `pending`."""

@@ -30,7 +30,11 @@ TIME_IS_OVER: Final = error(
 
 
 class SearchFailedError(Exception):
-    """A search came to no outcome, by a defect or because the process ends; `__cause__` says more."""
+    """A search came to no outcome; `__cause__` may say more."""
+
+
+class WorkerClosedError(SearchFailedError):
+    """No searches are run any more: the process ends."""
 
 
 class _Search:
@@ -82,11 +86,12 @@ class SearchWorker:
 
         Raises:
             SearchFailedError: it came to no outcome, and nothing was remembered.
+            WorkerClosedError: it was not run.
         """
         one = _Search()
         async with self._turn:
             if self._is_closing:
-                raise SearchFailedError("no searches are run any more: the process ends")
+                raise WorkerClosedError
             loop = asyncio.get_running_loop()
             try:
                 running = loop.run_in_executor(self._executor, self._run, one, slow, seconds, loop)
@@ -102,7 +107,7 @@ class SearchWorker:
             self._executor = _one_thread()
             raise SearchFailedError("the search did not end when its time was over")
         if running.cancelled():
-            raise SearchFailedError("no searches are run any more: the process ends")
+            raise WorkerClosedError
         # What the thread left for the loop was scheduled before the end of `running`, so it has run by now.
         problem = one.problem or running.exception()
         if problem is not None:
@@ -128,9 +133,8 @@ class SearchWorker:
         except BaseException as problem:  # noqa: BLE001  # whatever it is, it belongs to who waits, not to the thread
             one.problem = problem
         else:
-            if (
-                not one.is_given_up
-            ):  # else it may have ended for that alone, and others are not to be told so
+            # A search that was given up may have ended for that alone, and others are not to be told so.
+            if not one.is_given_up:
                 loop.call_soon_threadsafe(self._learn, one, slow, outcome)
         one.took = self._clock.monotonic() - began
 

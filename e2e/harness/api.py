@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -70,6 +71,14 @@ TAINT_RULES = _group("resource.k8s.io/v1", "devicetaintrules", "DeviceTaintRule"
 CLUSTER_ROLES = _group(
     "rbac.authorization.k8s.io/v1", "clusterroles", "ClusterRole", namespaced=False
 )
+
+
+def loads(text: bytes) -> Any:
+    """Decodes what the API server sends, also where somebody's opaque text in it is no JSON for strict decoders."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return json.loads(text.decode(errors="surrogateescape"))
 
 
 class ApiError(Exception):
@@ -188,11 +197,23 @@ class Api:
         ) as response:
             content = await response.read()
             is_json = response.content_type == "application/json"
-            decoded = orjson.loads(content) if is_json and content else content.decode()
+            decoded = loads(content) if is_json and content else content.decode()
             if response.status >= 300:
                 message = decoded.get("message", "") if isinstance(decoded, dict) else decoded
                 raise ApiError(response.status, method, path, message)
             return decoded
+
+    async def send_bytes(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        """Sends JSON that no encoder would write; returns status and body of the answer as they are."""
+        if self._session is None:
+            raise RuntimeError("Api used outside its context")
+        async with self._session.request(
+            method,
+            self.server + path,
+            data=body,
+            headers={"Content-Type": "application/json"},
+        ) as response:
+            return response.status, await response.read()
 
     async def healthy(self, path: str = "/readyz") -> bool:
         """Says whether `path` answers 200; a refused connection is a no."""
@@ -311,7 +332,7 @@ class Api:
             async for chunk in response.content.iter_any():
                 *lines, buffer = (buffer + chunk).split(b"\n")
                 for line in lines:
-                    event = orjson.loads(line)
+                    event = loads(line)
                     yield event["type"], event["object"]
 
 

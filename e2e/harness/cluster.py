@@ -89,6 +89,11 @@ class Cluster:
         return self.name
 
     @property
+    def node_names(self) -> list[str]:
+        """The test's nodes."""
+        return list(self._nodes)
+
+    @property
     def node_labels(self) -> dict[str, str]:
         """Labels of this test's nodes; pods get them as nodeSelector."""
         return {"e2e.example.com/test": self.name}

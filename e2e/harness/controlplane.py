@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import secrets
 import tempfile
 from contextlib import AsyncExitStack
@@ -108,6 +109,7 @@ class ControlPlane:
         self.processes: dict[str, Process] = {}
         self.audit = AuditLog(self.folder / "audit.log")
         self._server = ""
+        self._etcd = ""
         self._admin: Api | None = None
         self._stack = AsyncExitStack()
 
@@ -153,12 +155,15 @@ class ControlPlane:
         """Returns a client (to be entered) for one of the identities."""
         return Api.with_token(self._server, self.certificates / "ca.crt", identity.token)
 
-    def kubeconfig(self, identity: Identity, server: str | None = None) -> Path:
+    def kubeconfig(
+        self, identity: Identity, server: str | None = None, label: str = "proxied"
+    ) -> Path:
         """Writes a kubeconfig.
 
         Args:
           identity: Whose token it holds.
           server: Another URL than the API server's own, such as a fault proxy's.
+          label: Tells the files for several such servers apart.
         """
         cluster: dict[str, Any] = {"server": server or self._server}
         if cluster["server"].startswith("https:"):
@@ -172,7 +177,7 @@ class ControlPlane:
             "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": "e2e"}}],
         }
         name = identity.user.replace(":", "-")
-        suffix = "" if server is None else "-proxied"
+        suffix = "" if server is None else f"-{label}"
         path = self.folder / f"{name}{suffix}.kubeconfig"
         path.write_text(yaml.safe_dump(config))
         path.chmod(0o600)
@@ -266,7 +271,26 @@ class ControlPlane:
             "--log-level=warn",
         )
         await process.start()
+        self._etcd = client
         return client
+
+    async def compact(self) -> None:
+        """Lets etcd forget everything but the present."""
+        async with aiohttp.ClientSession(trust_env=False) as session:
+            read = {"key": base64.b64encode(b"/").decode()}
+            async with session.post(f"{self._etcd}/v3/kv/range", json=read) as response:
+                revision = (await response.json())["header"]["revision"]
+            async with session.post(
+                f"{self._etcd}/v3/kv/compaction", json={"revision": revision}
+            ) as response:
+                response.raise_for_status()
+
+    async def restart_apiserver(self) -> None:
+        """Kills the API server and starts it again at the same address."""
+        process = self.processes["kube-apiserver"]
+        await process.kill()
+        await process.start()
+        await process.wait_ready(self._serving)
 
     async def _start_apiserver(self, etcd: str) -> None:
         tokens = self.folder / "tokens.csv"

@@ -129,6 +129,16 @@ class Process:
             self._process.kill()
             await self._process.wait()
 
+    def pause(self) -> None:
+        """Lets it stand still (SIGSTOP): what a stalled machine looks like to everybody else."""
+        if self._process is not None and self.running:
+            self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Lets it go on (SIGCONT)."""
+        if self._process is not None and self.running:
+            self._process.send_signal(signal.SIGCONT)
+
     def tail(self, lines: int = 40) -> str:
         """Returns the last lines of its output that say something."""
         if not self.log.exists():

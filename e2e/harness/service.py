@@ -42,6 +42,12 @@ class Certificates:
             "keyFile": str(self.folder / "extender-client.key"),
         }
 
+    def server_context(self) -> ssl.SSLContext:
+        """Returns a context that serves as the extender does, and asks callers for nothing."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(self.folder / "extender.crt", self.folder / "extender.key")
+        return context
+
     def client_context(self, name: str | None = "extender-client") -> ssl.SSLContext:
         """Returns a context that trusts the extender and shows the named certificate, or none."""
         context = ssl.create_default_context(cafile=str(self.folder / "webhook-ca.crt"))
@@ -98,6 +104,11 @@ class Service:
         scheme = "https" if self.certificates else "http"
         return f"{scheme}://127.0.0.1:{self._port}"
 
+    @property
+    def health_url(self) -> str:
+        """Where probes, metrics and the state are; ends with a slash."""
+        return f"http://127.0.0.1:{self._health}/"
+
     async def start(self, *, wait: bool = True, timeout_seconds: float = 60.0) -> None:
         await self.process.start()
         if wait:
@@ -115,15 +126,22 @@ class Service:
 
     async def active(self) -> bool:
         """Says whether it leads, and has done what a takeover needs."""
+        state = await self.state()
+        return state is not None and bool(state["active"])
+
+    async def state(self) -> dict[str, Any] | None:
+        """Returns /debug/state; None when it does not answer within two seconds."""
         try:
             async with (
-                aiohttp.ClientSession(trust_env=False) as session,
+                aiohttp.ClientSession(
+                    trust_env=False, timeout=aiohttp.ClientTimeout(total=2)
+                ) as session,
                 session.get(f"http://127.0.0.1:{self._health}/debug/state") as response,
             ):
-                state = await response.json()
-                return bool(state["active"])
+                state: dict[str, Any] = await response.json()
+                return state
         except (aiohttp.ClientError, TimeoutError):
-            return False
+            return None
 
     async def live(self) -> bool:
         return await self._status("/livez") == 200

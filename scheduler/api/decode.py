@@ -21,7 +21,7 @@ from scheduler.api.numbers import decode_tree, encode_tree
 from scheduler.api.projection import strip_unread
 from scheduler.api.rawjson import (
     RawJsonError,
-    find,
+    members,
     members_and_elements,
     string_at,
     text_of,
@@ -405,10 +405,12 @@ def _line_parts(kind: Kind, line: bytes) -> tuple[str, bytes]:
     except _DECODE_ERRORS:
         pass
     try:
-        span = find(line, "object")
+        parts = {each.key: line[slice(*each.value)] for each in members(line)}
+        return text_of(parts["type"]), parts["object"]
     except RawJsonError as error:
         raise DecodeError(f"watch of {kind}", "", f"it is not JSON: {error}") from None
-    return string_at(line, "type"), b"{}" if span is None else line[span.start : span.end]
+    except KeyError as error:
+        raise DecodeError(f"watch of {kind}", str(error.args[0]), "is required") from None
 
 
 def _object_event(kind: Kind, type_: str, raw: bytes) -> Event:

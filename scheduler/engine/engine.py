@@ -10,7 +10,7 @@ any has to be searched for it.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from allocator.allocate import broken_node_selector
 from allocator.cel import Compiler
@@ -54,6 +54,20 @@ Decided = Plan | FilterResult
 """A plan, or why no node can do."""
 
 
+class DecisionObserver(Protocol):
+    """Hears of decisions."""
+
+    def decided(self, pod: Pod, looked_at: Sequence[str] | None, outcome: Plan | Status) -> None:
+        """A decision has been made.
+
+        Args:
+            pod: whom it is about.
+            looked_at: the nodes that were looked at, in order; None: all there are, in whatever order.
+            outcome: the plan, or why there is none.
+        """
+        ...
+
+
 class Engine:
     """Decides for one environment. One writer; methods never await.
 
@@ -64,6 +78,7 @@ class Engine:
         looks: answers of nodes that were old, and made anew.
         looked_up: answers of nodes that were asked for.
         mismatches: answers of the memory that a plain search did not confirm; anything but 0 is a defect.
+        observer: hears of every decision; None: nobody does.
     """
 
     def __init__(
@@ -90,6 +105,7 @@ class Engine:
         self.looks = 0
         self.looked_up = 0
         self.mismatches = 0
+        self.observer: DecisionObserver | None = None
         self._enough = enough_nodes
         self._check_every = check_every
         self._decisions = 0
@@ -133,7 +149,11 @@ class Engine:
         """Begin an attempt, or say why no node can do; as `cycle.pre_filter`."""
         self._reader = reader
         state = pre_filter(pod, reader, self.environment, self._profile, self._gather)
-        return state if isinstance(state, Status) else attempt_of(state, self._question(state))
+        if isinstance(state, Status):
+            if self.observer is not None:
+                self.observer.decided(pod, (), state)
+            return state
+        return attempt_of(state, self._question(state))
 
     # --- some nodes ---------------------------------------------------------------------------------------------------
 
@@ -286,7 +306,10 @@ class Engine:
         decided: Decided | LongSearch | None = None
         if check is None or check.pod_uid != attempt.pod.metadata.uid:
             decided, answers = self._decided(attempt, max_searches)
-            if not isinstance(decided, Plan | FilterResult) or not self._is_to_be_checked(decided):
+            if not isinstance(decided, Plan | FilterResult):
+                return decided
+            self._tell(attempt, list(answers), decided)
+            if not self._is_to_be_checked(decided):
                 return decided
             check = self._check_of(attempt, decided, answers, self._in_turn(attempt)[1])
         if not check.go_on(is_limited=max_searches is not None):
@@ -380,7 +403,20 @@ class Engine:
             verdict = cycle.filter_node(state, node)
             if self.environment.hands_over_searches and verdict.is_of_time:
                 return self.place(pod, reader, node_name, from_memory=True)
-        return plan_of(state, node_name, verdict) if verdict.fits else verdict.status
+        decided = plan_of(state, node_name, verdict) if verdict.fits else verdict.status
+        if self.observer is not None:
+            self.observer.decided(state.pod, (node_name,), decided)
+        return decided
+
+    def _tell(self, attempt: Attempt, looked_at: Sequence[str], decided: Decided) -> None:
+        if self.observer is None:
+            return
+        if isinstance(decided, Plan):
+            self.observer.decided(attempt.pod, looked_at, decided)
+        elif decided.failure is not None:
+            nodes = attempt.snapshot.nodes
+            is_all = len(looked_at) == len(nodes) and all(name in nodes for name in looked_at)
+            self.observer.decided(attempt.pod, None if is_all else looked_at, decided.failure)
 
     # --- is what is remembered still true? ----------------------------------------------------------------------------
 
@@ -390,6 +426,7 @@ class Engine:
         Returns:
             Whether it can be used. If not, all memory has been dropped: begin again.
         """
+        self._tell(attempt, list(result.verdicts), result)
         if not self._is_to_be_checked(result):
             return True
         said = {name: result.answers.get(name, UNKNOWN) for name in result.verdicts}

@@ -40,9 +40,8 @@ from scheduler.plugins.pre_filter import pre_filter
 _log: Final = logging.getLogger(__name__)
 
 SAMPLE_NODES: Final = 8  # looked at in one check, besides the one chosen
-_STEPS_AT_ONCE: Final = (
-    10  # between two turns of the event loop; each is half a millisecond, or a search
-)
+# Between two turns of the event loop; each takes half a millisecond, or is one search.
+_STEPS_AT_ONCE: Final = 10
 # Devices prepared anew; where nodes read more, slices are taken with all that is known of them.
 _MOST_DEVICES: Final = 2_000
 

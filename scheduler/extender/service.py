@@ -5,12 +5,14 @@ decided, and lets the binder write. Source: scheduler-and-claims 6; reliability 
 """
 
 import asyncio
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from allocator.model.claims import ResourceClaim
 from allocator.model.meta import ObjectMeta
 from allocator.outcome import Reason, ReasonKind
 from scheduler.api.decode import DecodeError
@@ -26,11 +28,14 @@ from scheduler.extender.lag import OURS_IS_BEHIND, until_claims_are_known
 from scheduler.extender.shortlist import best_nodes, may_shorten
 from scheduler.extender.wakeup import WakeUp
 from scheduler.framework.cycle_state import FilterResult, NodeVerdict
+from scheduler.framework.plan import plan_of
 from scheduler.framework.status import Code, Status, error
 from scheduler.model import Pod
 from scheduler.plugins.dynamic_resources import claim_to_give_back
 from scheduler.plugins.unsupported import BACKED_RESOURCES
-from scheduler.workers import TIME_IS_OVER, SearchWorker
+from scheduler.workers import TIME_IS_OVER, SearchWorker, WorkerClosedError
+
+_log: Final = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -63,6 +68,10 @@ class FilterAnswer:
     error: str = ""
 
 
+NO_REASON: Final = "no reason is known"
+_SHUTTING_DOWN: Final = error(
+    Reason(kind=ReasonKind.NOT_READY, message="this extender is shutting down")
+)
 _BEING_BOUND: Final = FilterAnswer(error="the pod is bound, or being bound, already")
 
 
@@ -103,7 +112,7 @@ class ExtenderService:
         self._max_open_binds = max_open_binds
         self._shortlist = shortlist
         self._holds = holds
-        self._give_backs: set[asyncio.Task[bool]] = set()
+        self._give_backs: set[asyncio.Task[None]] = set()
         self._worker = SearchWorker(engine, clock)
         self._search_seconds = search_seconds
 
@@ -127,12 +136,15 @@ class ExtenderService:
         """Run a long search beside the loop, and remember what it found.
 
         Raises:
-            ServiceError: the time is over.
+            ServiceError: the time is over, or the process ends.
         """
         left = deadline - self._clock.monotonic()
         if left <= 0:
             raise ServiceError(TIME_IS_OVER) from None
-        await self._worker.search(slow, left)
+        try:
+            await self._worker.search(slow, left)
+        except WorkerClosedError:
+            raise ServiceError(_SHUTTING_DOWN) from None
 
     def _deadline(self) -> float:
         return self._clock.monotonic() + self._search_seconds
@@ -140,17 +152,18 @@ class ExtenderService:
     # --- filter -------------------------------------------------------------------------------------------------------
 
     async def filter(self, args: FilterArgs) -> FilterAnswer:
-        """Say which of the nodes can serve the pod."""
+        """Say which of the nodes can serve the pod.
+
+        Raises:
+            ServiceError: it cannot be said now.
+        """
         await self._delay()
         if self._holds is not None:
             self._holds.release_expired()
             self._holds.release(args.pod.metadata.uid)
         since = 0 if self._wakeup is None else self._wakeup.changes
         await until_claims_are_known(args.pod, self._cache, self._clock)
-        try:
-            answer = await self._decide(args)
-        except ServiceError as problem:
-            return FilterAnswer(error=problem.status.message)
+        answer = await self._decide(args)
         if self._is_placed(args.pod):
             return _BEING_BOUND
         if isinstance(answer, Status):
@@ -281,7 +294,7 @@ class ExtenderService:
         """The nodes to answer: all that fit, the best few, or the one that is held."""
         if self._holds is not None and state.unallocated:
             [name] = self._best(state, result, 1)
-            self._holds.hold(state, result.fitting[name])
+            self._holds.hold(plan_of(state, name, result.fitting[name]))
             return [name]
         if self._shortlist and may_shorten(state.pod):
             return self._best(state, result, self._shortlist)
@@ -298,22 +311,33 @@ class ExtenderService:
 
     def _refused(self, pod: Pod, status: Status, names: Sequence[str], since: int) -> FilterAnswer:
         if status.code is Code.ERROR or (status.reason and status.reason.kind in OURS_IS_BEHIND):
-            return FilterAnswer(error=status.message)
+            return FilterAnswer(error=status.message or NO_REASON)
         self._note_rejection(pod, since)
         return FilterAnswer(unresolvable=dict.fromkeys(names, status.message))
 
     def _none_fits(self, state: Attempt, result: FilterResult, since: int) -> FilterAnswer:
         failure = result.failure
         if failure is not None and failure.code is Code.ERROR:
-            return FilterAnswer(error=failure.message)
+            return FilterAnswer(error=failure.message or NO_REASON)
         self._note_rejection(state.pod, since)
         claim = claim_to_give_back(state, result.verdicts)
         if claim is not None:
-            # As in-tree's PostFilter: the claim's own event brings the pod back. Filter itself writes nothing.
-            task = asyncio.create_task(self._binder.give_back(claim, state.pod))
+            # As in-tree's PostFilter. Filter itself writes nothing.
+            task = asyncio.create_task(self._give_back(claim, state.pod))
             self._give_backs.add(task)
             task.add_done_callback(self._give_backs.discard)
         return FilterAnswer(unresolvable=result.messages())
+
+    async def _give_back(self, claim: ResourceClaim, pod: Pod) -> None:
+        """Let a claim of a pod go. The claim's own event brings the pod back; without it, waking it does."""
+        is_done = False
+        try:
+            is_done = await self._binder.give_back(claim, pod)
+        except Exception:  # noqa: BLE001  # nobody waits for this task
+            _log.exception("giving back claim %s of pod %s failed", claim.key, pod.key)
+        finally:
+            if not is_done and self._wakeup is not None:
+                self._wakeup.forgotten(pod.metadata.uid)
 
     def _note_rejection(self, pod: Pod, since: int) -> None:
         if self._wakeup is not None:
@@ -330,7 +354,11 @@ class ExtenderService:
     # --- prioritize, preempt ------------------------------------------------------------------------------------------
 
     async def prioritize(self, args: FilterArgs) -> dict[int, list[str]]:
-        """Score nodes that passed filter: score, 0-10 -> nodes. No claims, or a node that does not fit now: 0."""
+        """Score nodes that passed filter: score, 0-10 -> nodes. No claims, or a node that does not fit now: 0.
+
+        Raises:
+            ServiceError: it cannot be said now.
+        """
         names = args.node_names
 
         def score(state: Attempt) -> Sequence[tuple[int, Sequence[str]]] | LongSearch:
@@ -382,11 +410,12 @@ class ExtenderService:
         if known is not None:
             await until_claims_are_known(known, self._cache, self._clock)
         pod = await self._newest_pod(args)
-        if isinstance(pod, BindOutcome):
-            return pod
-        joined = await self._join(args)  # another call may have come first while this one read
+        # Another call may have come first meanwhile. That its pod counts on the node does not mean that it is bound.
+        joined = await self._join(args)
         if joined is not None:
             return joined
+        if isinstance(pod, BindOutcome):
+            return pod
         started = self._start(pod, args.node, deadline)
         if isinstance(started, LongSearch):
             started = await self._start_slowly(pod, args, deadline)
@@ -394,7 +423,7 @@ class ExtenderService:
             return started
         if self._wakeup is not None and started.holds_devices:
             started.task.add_done_callback(self._bind_ended)
-        return await self._binder.wait(started)
+        return await self._end_of(started)
 
     def _bind_ended(self, task: "asyncio.Task[BindOutcome]") -> None:
         """Devices that a failed bind held are free from now on, which no event of the cluster tells."""
@@ -410,7 +439,16 @@ class ExtenderService:
             return None
         if chain.node_name != args.node:
             return _BOUND_ELSEWHERE
-        return await self._binder.wait(chain)
+        return await self._end_of(chain)
+
+    async def _end_of(self, chain: Chain) -> BindOutcome:
+        """Wait for a bind, which goes on if the caller does not."""
+        try:
+            return await self._binder.wait(chain)
+        except asyncio.CancelledError:
+            if not chain.task.cancelled():
+                raise  # it is the call that is cancelled
+            return _failed(ReasonKind.NOT_READY, "the bind was stopped before its end")
 
     async def _start_slowly(self, pod: Pod, args: BindArgs, deadline: float) -> Chain | BindOutcome:
         """As `_start`, by the engine's memory: the plain search would hold up the loop each time."""
@@ -501,8 +539,4 @@ def _failed(kind: ReasonKind, message: str) -> BindOutcome:
 
 
 def _outcome(status: Status) -> BindOutcome:
-    return (
-        BindOutcome(status.reason)
-        if status.reason
-        else _failed(ReasonKind.NOT_READY, "no reason given")
-    )
+    return BindOutcome(status.reason) if status.reason else _failed(ReasonKind.NOT_READY, NO_REASON)

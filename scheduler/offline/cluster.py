@@ -6,9 +6,8 @@ looks again only at the nodes that changed.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
-import msgspec
 from msgspec.structs import replace
 
 from allocator.features import Features
@@ -18,7 +17,7 @@ from allocator.model.claims import (
     ResourceClaimConsumerReference,
 )
 from scheduler.cache.cluster import ClusterCache
-from scheduler.cache.store import EventType, WatchEvent
+from scheduler.cache.store import EventType, WatchEvent, undated
 from scheduler.framework.plan import Plan
 from scheduler.framework.status import Status
 from scheduler.model import (
@@ -119,18 +118,6 @@ class OfflineCluster:
 
     def _put(self, kind: Kind, item: Watched) -> None:
         self.cache.apply(WatchEvent(kind, EventType.MODIFIED, item, _LISTED))
-
-
-def undated(item: Watched) -> Watched:
-    """The object without a resourceVersion: manifests may come from several clusters, or hold any text there."""
-    if isinstance(item, ClaimRecord):
-        return ClaimRecord(cast("ResourceClaim", undated(cast("Watched", item.claim))), item.raw)
-    if not item.metadata.resource_version:
-        return item
-    return cast(
-        "Watched",
-        msgspec.structs.replace(item, metadata=replace(item.metadata, resource_version="")),
-    )
 
 
 def _record(claim: ResourceClaim) -> ClaimRecord:

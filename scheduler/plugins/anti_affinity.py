@@ -6,7 +6,7 @@ from typing import Any, Final
 from scheduler.model import ClusterSnapshot, NodeInfo, Pod
 
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-_PODS_AT_ONCE: Final = 1_000  # looked at in one step
+_PODS_AT_ONCE: Final = 500  # looked at in one step
 RepellingPod = tuple[Pod, Mapping[str, str]]
 """A running pod with anti-affinity, and the labels of its node."""
 

@@ -16,6 +16,7 @@ from allocator.allocate import solve
 from allocator.model.claims import (
     AllocatedDeviceStatus,
     AllocationResult,
+    DeviceRequest,
     DeviceRequestAllocationResult,
     ResourceClaim,
 )
@@ -174,55 +175,58 @@ def _check_unallocated(
     claim: ResourceClaim, classes: Mapping[str, object], environment: Environment
 ) -> Status | None:
     """Check the shape of requests and that their classes exist; a missing class comes with its own wake-up event."""
-    name = claim.metadata.name
     for request in claim.spec.devices.requests or ():
-        if request.exactly is not None:
-            wanted = [(request.name, request.exactly.device_class_name)]
-        elif request.first_available:
-            if not environment.features.prioritized_list:
-                return _refusal(
-                    ReasonKind.FEATURE_DISABLED,
-                    f"resourceclaim {name!r}, request {request.name}: firstAvailable needs feature"
-                    " gate DRAPrioritizedList",
-                    claim=name,
-                    request=request.name,
-                )
-            wanted = [
-                (f"{request.name}/{alternative.name}", alternative.device_class_name)
-                for alternative in request.first_available
-            ]
-        else:
-            return _refusal(
-                ReasonKind.INVALID_CLAIM,
-                f"resourceclaim {name!r}, request {request.name}: unknown request type",
-                claim=name,
-                request=request.name,
-            )
+        wanted = _wanted_classes(claim.metadata.name, request, environment)
+        if isinstance(wanted, Status):
+            return wanted
         for where, class_name in wanted:
-            if not class_name:
-                reason = Reason(
-                    kind=ReasonKind.INVALID_CLAIM,
-                    message=f"resourceclaim {name!r}, request {where}: the device class is missing",
-                    claim=name,
-                    request=where,
-                )
-                return error(reason, NAME)
-            found = classes.get(class_name)
-            if isinstance(found, UnreadableClass):
-                return _refusal(
-                    ReasonKind.DEVICE_CLASS_NOT_FOUND,
-                    f"request {where}: device class {class_name} cannot be read: {found.problem}",
-                    claim=name,
-                    request=where,
-                )
-            if found is None:
-                return _refusal(
-                    ReasonKind.DEVICE_CLASS_NOT_FOUND,
-                    f"request {where}: device class {class_name} does not exist",
-                    claim=name,
-                    request=where,
-                )
+            problem = _check_class(claim.metadata.name, where, class_name, classes)
+            if problem is not None:
+                return problem
     return None
+
+
+def _wanted_classes(
+    claim: str, request: DeviceRequest, environment: Environment
+) -> Sequence[tuple[str, str]] | Status:
+    """Name and class of a request, or of each of its alternatives."""
+    if request.exactly is not None:
+        return [(request.name, request.exactly.device_class_name)]
+    if not request.first_available:
+        kind, problem = ReasonKind.INVALID_CLAIM, "unknown request type"
+    elif not environment.features.prioritized_list:
+        kind = ReasonKind.FEATURE_DISABLED
+        problem = "firstAvailable needs feature gate DRAPrioritizedList"
+    else:
+        return [
+            (f"{request.name}/{alternative.name}", alternative.device_class_name)
+            for alternative in request.first_available
+        ]
+    text = f"resourceclaim {claim!r}, request {request.name}: {problem}"
+    return _refusal(kind, text, claim=claim, request=request.name)
+
+
+def _check_class(
+    claim: str, where: str, class_name: str, classes: Mapping[str, object]
+) -> Status | None:
+    """Why the class of a request cannot be used, or None."""
+    if not class_name:
+        reason = Reason(
+            kind=ReasonKind.INVALID_CLAIM,
+            message=f"resourceclaim {claim!r}, request {where}: the device class is missing",
+            claim=claim,
+            request=where,
+        )
+        return error(reason, NAME)
+    found = classes.get(class_name)
+    if isinstance(found, UnreadableClass):
+        problem = f"cannot be read: {found.problem}"
+    elif found is None:
+        problem = "does not exist"
+    else:
+        return None
+    text = f"request {where}: device class {class_name} {problem}"
+    return _refusal(ReasonKind.DEVICE_CLASS_NOT_FOUND, text, claim=claim, request=where)
 
 
 def prepare(

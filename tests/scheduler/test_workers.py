@@ -11,7 +11,7 @@ from scheduler.clock import SystemClock
 from scheduler.engine import Engine, LongSearch, Plan
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.environment import ShouldStop
-from scheduler.workers import SearchFailedError, SearchWorker
+from scheduler.workers import SearchFailedError, SearchWorker, WorkerClosedError
 from tests.builders import claim
 from tests.pods import pod
 from tests.scheduler.world import World, environment, gpu_nodes
@@ -29,7 +29,9 @@ class ScriptedEngine(Engine):
     in_learn: list[object]
 
     def search(self, slow: LongSearch, should_stop: ShouldStop) -> Solution | Outcome:
-        act(self.in_search)
+        if act(self.in_search) == UNTIL_STOPPED:
+            while not should_stop():
+                pass
         return super().search(slow, should_stop)
 
     def learn(self, slow: LongSearch, result: Solution | Outcome) -> None:
@@ -37,12 +39,16 @@ class ScriptedEngine(Engine):
         super().learn(slow, result)
 
 
-def act(script: list[object]) -> None:
+UNTIL_STOPPED = "until it is told to stop"
+
+
+def act(script: list[object]) -> object:
     step = script.pop(0) if script else None
     if isinstance(step, BaseException):
         raise step
     if isinstance(step, threading.Event):
         step.wait()
+    return step
 
 
 def engine_for(*in_search: object, in_learn: object = None) -> ScriptedEngine:
@@ -143,7 +149,8 @@ async def test_who_goes_away_ends_the_search_and_nothing_is_remembered_of_it() -
     worker = SearchWorker(engine, SystemClock())
 
     caller = asyncio.create_task(worker.search(slow, 10.0))
-    await asyncio.sleep(0)
+    while engine.in_search:
+        await asyncio.sleep(0)
     caller.cancel()
     with pytest.raises(asyncio.CancelledError):
         await caller
@@ -153,6 +160,20 @@ async def test_who_goes_away_ends_the_search_and_nothing_is_remembered_of_it() -
 
     assert len(engine.in_learn) == 1  # one lesson, of the second
     assert is_learnt(engine, world)
+    worker.close()
+
+
+async def test_a_search_that_nobody_waits_for_makes_room_for_the_next() -> None:
+    engine = engine_for(UNTIL_STOPPED)
+    _, slow = slow_search(engine)
+    worker = SearchWorker(engine, SystemClock())
+    caller = asyncio.create_task(worker.search(slow, 30.0))
+    while engine.in_search:
+        await asyncio.sleep(0)
+    caller.cancel()
+
+    async with asyncio.timeout(10.0):
+        await worker.search(slow, 30.0)
     worker.close()
 
 
@@ -170,5 +191,5 @@ async def test_after_the_end_nobody_waits_for_ever() -> None:
 
     await running
     for late in (waiting, worker.search(slow, 10.0)):
-        with pytest.raises(SearchFailedError):
+        with pytest.raises(WorkerClosedError):
             await late

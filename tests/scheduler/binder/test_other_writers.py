@@ -206,13 +206,17 @@ async def take(here: World, name: str, result: Object, pod: str = "") -> None:
         stored["status"]["reservedFor"] = [{"resource": "pods", "name": pod, "uid": uid}]
     await here.put(claims_path(name, "status"), stored)
     if pod:
-        body = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": pod, "namespace": NAMESPACE},
-            "target": {"kind": "Node", "name": "node-1"},
-        }
-        await here.create(pods_path(pod, "binding"), body)
+        await bind_to(here, pod, "node-1")
+
+
+async def bind_to(here: World, pod: str, node: str) -> None:
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": pod, "namespace": NAMESPACE},
+        "target": {"kind": "Node", "name": node},
+    }
+    await here.create(pods_path(pod, "binding"), body)
 
 
 def after_allocating(here: World, claim: str, do: Callable[[], Awaitable[None]]) -> None:
@@ -386,3 +390,47 @@ async def test_a_claim_in_use_stays_and_is_shared_when_the_driver_offers_less() 
         assert not (await carry_out(here, decision)).is_bound
         assert await allocation(here, "c") is not None
         assert await allocation(here, "more") is None
+
+
+async def test_a_pod_that_another_writer_binds_elsewhere_is_not_bound_by_us() -> None:
+    async with world() as here:
+        await cluster(here, PARTS)
+        await here.node("node-2")
+        await pods_and_claims(here, "ours")
+        here.before_once("POST", "/binding", lambda: bind_to(here, "pod-ours", "node-2"))
+        outcome = await carry_out(here, await decide(here, "pod-ours"))
+        assert outcome.reason is not None
+        assert outcome.reason.message == "the pod was bound to another node in the meantime"
+        assert await node_of(here, "pod-ours") == "node-2"
+        assert await allocation(here, "ours") is not None  # not taken from a pod that is bound
+        nodes = here.cache.snapshot().nodes
+        assert (len(nodes["node-1"].pods), len(nodes["node-2"].pods)) == (0, 1)
+
+
+async def test_a_pod_that_another_writer_binds_to_our_node_is_bound() -> None:
+    async with world() as here:
+        await cluster(here, PARTS)
+        await pods_and_claims(here, "ours")
+        here.before_once("POST", "/binding", lambda: bind_to(here, "pod-ours", "node-1"))
+        assert (await carry_out(here, await decide(here, "pod-ours"))).is_bound
+
+
+async def test_a_claim_that_others_fill_up_while_we_write_takes_no_257th() -> None:
+    async with world() as here:
+        await cluster(here, PARTS)
+        await pods_and_claims(here, "ours")
+        await take(here, "ours", {"device": "p0"})
+
+        async def fill() -> None:
+            stored = await here.get(claims_path("ours"))
+            stored["status"]["reservedFor"] = [
+                {"resource": "pods", "name": f"other-{number}", "uid": f"other-{number}"}
+                for number in range(256)
+            ]
+            await here.put(claims_path("ours", "status"), stored)
+
+        here.before_once("PUT", "ours/status", fill)
+        outcome = await carry_out(here, await decide(here, "pod-ours"))
+        assert outcome.reason is not None
+        assert outcome.reason.kind is ReasonKind.TOO_MANY_CONSUMERS
+        assert await node_of(here, "pod-ours") == ""

@@ -8,6 +8,7 @@ import pytest
 
 from scheduler import cycle
 from scheduler.engine import Engine, Plan
+from scheduler.engine.answers import Answer
 from scheduler.engine.attempt import Attempt
 from scheduler.engine.node_answers import NodeAnswers
 from scheduler.engine.questions import Question
@@ -162,6 +163,23 @@ def another_finding(life: Life) -> None:
     life.world.put(node_object("n0"), gpu_slice("n0", "gpu-0", "gpu-1", model="a"))
 
 
+def another_device(life: Life) -> None:
+    """n1 gives the device that it gave while the first one was in use; nothing else tells the two apart."""
+    right = life.question.answers["n1"]
+    life.engine._check_every = 0
+    other = allocated_claim("other", used("gpu-0", pool="n1"))
+    life.world.put(other, node_object("n2", unschedulable=True))
+    assert life.decide(None).node_name == "n1"
+    wrong = life.question.answers["n1"]
+    life.world.remove(other)
+    life.world.put(node_object("n2"))
+    assert life.decide(None).node_name == "n1"
+    life.engine._check_every = 1
+    planted = Answer(right.info, view=right.view, found=wrong.found)
+    planted.scores = right.scores
+    life.question.keep("n1", planted)
+
+
 def wrong_scores(life: Life) -> None:
     life.caught_up().answers["n2"].scores = (1_000, 0, 0, 0)
 
@@ -212,6 +230,7 @@ FAULTS: dict[str, Callable[[Life], None]] = {
     "a node refuses wrongly": another_answer,
     "a node that refuses fits, others do not": another_yes,
     "what was found is of another view": another_finding,
+    "a node gives another device": another_device,
     "scores are wrong": wrong_scores,
     "no node can do, wrongly": wrong_failure,
     "claims are prepared from others": wrong_claims,
@@ -312,11 +331,13 @@ def test_a_check_of_a_large_cluster_is_done_in_portions_and_the_decision_waits_f
         assert isinstance(state, CycleState)
         return engine.decide(state, 4)
 
-    first = decide()
-    world.put(node_object("another"))  # life goes on
+    answers: list[object] = []
+    while not answers or answers[-1] is None:
+        answers.append(decide())
+        world.put(node_object(f"another-{len(answers)}"))  # life goes on
 
-    assert first is None
-    assert isinstance(decide(), Plan)
+    assert [each is None for each in answers] == [True, True, False]
+    assert isinstance(answers[-1], Plan)
     assert engine.mismatches == 0
 
 
@@ -347,6 +368,8 @@ def test_a_check_whose_pod_is_gone_is_given_up_for_the_next_pod() -> None:
     world = large_cluster()
     world.put(claim("d"), pod("q", claims=["d"]))
     engine = Engine(environment(), check_every=1)
+    engine.follow(world.cache)
+    repelling_of(engine)._by_node.clear()  # so that the check would end in another answer
     state = engine.pre_filter(waiting(), world.cache)
     assert isinstance(state, CycleState)
     while engine._check is None:
@@ -359,7 +382,21 @@ def test_a_check_whose_pod_is_gone_is_given_up_for_the_next_pod() -> None:
     while (decided := engine.decide(state, 4)) is None:
         pass
     assert isinstance(decided, Plan)
+    assert list(decided.allocations) == ["uid-d"]
     assert engine._check is None
+
+
+def test_a_pod_that_plainly_fits_nowhere_is_refused() -> None:
+    life = Life()
+    state = life.state()
+    life.world.remove(claim("c"))  # which no snapshot shows
+
+    decided = life.engine.decide(state)
+
+    assert isinstance(decided, FilterResult)
+    assert decided.failure is not None
+    assert decided.failure.message == "resourceclaim 'c' not found"
+    assert life.engine.mismatches == 1
 
 
 def test_a_node_that_takes_long_is_not_compared() -> None:

@@ -80,7 +80,7 @@ class Recorded:
 
 
 @lru_cache
-def pool(size: int = 250) -> tuple[list[Pod], list[NodeInfo]]:
+def pool(size: int = 200) -> tuple[list[Pod], list[NodeInfo]]:
     """Random pods and nodes, the same ones in every run."""
     some_pods: list[Pod] = []
     some_nodes: list[NodeInfo] = []

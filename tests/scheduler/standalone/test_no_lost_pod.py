@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
+from allocator.model.claims import ResourceClaim
 from allocator.outcome import Outcome
 from allocator.search import Solution
+from scheduler.cache.cluster import ClusterCache
 from scheduler.client import Rejected
 from scheduler.engine import Attempt, Engine, LongSearch, Plan
 from scheduler.framework.cycle_state import FilterResult
 from scheduler.framework.environment import ShouldStop
 from scheduler.scheduling_queue import Place, SchedulingQueue
+from scheduler.standalone import loop as loop_module
 from scheduler.standalone.loop import SWEEP_SECONDS
 from tests.scheduler.embedded import claims_path, pods_path
 from tests.scheduler.standalone.test_loop import Core, Running, running, uid_of
@@ -368,3 +371,96 @@ async def test_a_pod_that_waits_for_its_search_is_left_alone_by_the_sweep() -> N
 
         assert counted(it, "pods_recovered") == 0
         assert await it.node_of("p") == "n1"
+
+
+async def test_an_attempt_that_is_interrupted_by_another_leader_is_left_alone_by_the_sweep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop_module, "SLICE_SEARCHES", 2)
+    async with running(*((f"n{number}", 1) for number in range(70))) as it:
+        it.core.leads = False
+        await it.world.claim("c", count=2)
+        uid = await uid_of(await it.world.pod("p", "c"))
+        await it.settled()
+        it.core.leads = True
+        await it.world.node("x")
+        while it.core.engine.looks < 32:  # the first of three slices
+            await asyncio.sleep(0)
+        it.core.leads = False
+        await it.core.clock.advance(SWEEP_SECONDS + 1.0)
+        assert it.place(uid) is Place.IN_FLIGHT
+        assert counted(it, "pods_recovered") == 0
+
+        it.core.leads = True
+        await it.after(1.0)
+        assert it.place(uid) is Place.UNSCHEDULABLE
+
+
+async def test_a_search_that_ends_while_another_leads_is_left_alone_by_the_sweep() -> None:
+    async with running(("n1", 1), change=slow([], is_held=True)) as it:
+        await it.world.claim("c")
+        uid = await uid_of(await it.world.pod("p", "c"))
+        await it.world.settled()
+        it.core.leads = False
+        open_gate(it)
+        await searched(it)
+        await it.core.clock.advance(SWEEP_SECONDS + 1.0)
+        assert it.place(uid) is Place.IN_FLIGHT
+        assert counted(it, "pods_recovered") == 0
+
+        it.core.leads = True
+        await it.after(1.0)
+        assert await it.node_of("p") == "n1"
+
+
+async def test_a_bind_that_is_nobodys_is_left_alone_until_it_has_failed() -> None:
+    async with running(("n1", 1)) as it:
+        release = held(it, "/binding")
+        it.world.answer_once("POST", "/binding", Rejected(403, "Forbidden", "no"), commit=False)
+        it.core.leads = False
+        await it.world.pod("p")
+        await it.world.settled()
+        queued = it.loop.queue.pop(it.core.clock.monotonic())
+        assert queued is not None
+        it.core.binder.start(Plan(pod=queued.pod, node_name="n1"))
+        it.core.leads = True
+        await it.core.clock.advance(SWEEP_SECONDS + 1.0)
+        assert counted(it, "pods_recovered") == 0
+
+        release.set()
+        await it.settled()
+        await it.after(SWEEP_SECONDS + 1.0)
+        assert counted(it, "pods_recovered") == 1
+        await it.after(2.0)
+        assert await it.node_of("p") == "n1"
+
+
+# --- events -------------------------------------------------------------------------------------------------------------
+
+
+class BrokenCache(ClusterCache):
+    """Cannot be asked for one claim, from some moment on."""
+
+    is_broken = False
+
+    def claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        if self.is_broken and name == "bad":
+            raise ZeroDivisionError
+        return super().claim(namespace, name)
+
+
+async def test_a_defect_that_an_event_brings_to_light_is_its_pods_alone() -> None:
+    async with running(("n1", 2)) as it:
+        bad = await uid_of(await it.world.pod("p", "bad"))
+        good = await uid_of(await it.world.pod("q", "good"))
+        await it.settled()
+        assert it.place(bad) is it.place(good) is Place.UNSCHEDULABLE
+
+        it.core.cache.__class__ = BrokenCache
+        it.core.cache.is_broken = True  # type: ignore[attr-defined]
+        await it.world.claim("bad")
+        await it.world.claim("good")
+        await it.after(1.0)
+
+        assert await it.node_of("q") == "n1"
+        assert it.place(bad) is Place.BACKOFF
