@@ -3,7 +3,7 @@
 It says yes only when it is sure: when a pool is being updated, or a selector fails on a device, it looks elsewhere.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 
@@ -70,6 +70,8 @@ class _Search:
         return False
 
     def _go_together(self, made: Sequence[Object]) -> bool:
+        if _repeats(result for claim in made for result in results(claim)):
+            return False
         together = [*self.everything, *made]
         if any(True for _ in sharing.exclusive(together)):
             return False
@@ -170,11 +172,10 @@ class _Search:
             raise _GiveUpError
 
 
-def _repeats(found: Sequence[Object]) -> bool:
+def _repeats(found: Iterable[Object]) -> bool:
+    """Whether a device serves twice: not for one pod, admin access or not (dra-allocator 3.8)."""
     devices = [
-        (each["driver"], each["pool"], each["device"])
-        for each in found
-        if not each.get("adminAccess") and not each.get("shareID")
+        (each["driver"], each["pool"], each["device"]) for each in found if not each.get("shareID")
     ]
     return len(devices) > len(set(devices))
 
