@@ -1,11 +1,14 @@
 """ResourceSlices to pools: which slices a node can reach, generations, completeness, validity and order.
 
 What depends on a slice alone is computed once and kept in its memo (`SliceFacts`), so that a node whose devices are
-in one local slice costs a few lookups.
+in one local slice costs a few lookups. A search in a thread fills the same memos as the event loop, and there is no lock:
+each change of a memo is one operation of a built-in container, which no switch of threads divides, and what two threads
+find out at the same time is the same.
 
 Source: structured/internal/*/pools_*.go; KEP-4381, KEP-4815.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -120,7 +123,7 @@ class SliceFacts:
                 for index, device in enumerate(spec.devices or ())
             ]
         )
-        self.rows: dict[Any, list[Any]] = {}
+        self.rows: OrderedDict[Any, list[Any]] = OrderedDict()
         self.uses_groups = any(
             entry.compatibility_groups
             for candidate in self.candidates
@@ -145,9 +148,9 @@ class SliceFacts:
         """The answers to one question, one a device; bounded, oldest questions are forgotten."""
         row = self.rows.get(question)
         if row is None:
-            if len(self.rows) >= _MOST_ROWS:
-                del self.rows[next(iter(self.rows))]
             row = self.rows[question] = [None] * len(self.candidates)
+            if len(self.rows) > _MOST_ROWS:
+                self.rows.popitem(last=False)
         return row
 
 
@@ -159,7 +162,8 @@ def facts_of(prepared: PreparedSlice) -> SliceFacts:
     """What is known of a slice."""
     facts: SliceFacts | None = prepared.memo.get("facts")
     if facts is None:
-        facts = prepared.memo["facts"] = SliceFacts(prepared)
+        # The first one stays: devices that a thread has chosen are found again by identity.
+        facts = prepared.memo.setdefault("facts", SliceFacts(prepared))
     return facts
 
 

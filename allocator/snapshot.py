@@ -6,6 +6,7 @@ slice does not change; it has room for memoised selector results, which are a fu
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final, Self
 
 import msgspec
@@ -166,6 +167,37 @@ class SliceIndex:
             swap(self._shared),
             tuple(rules),
         )
+
+    def anew(self, node_names: Iterable[str], most: int) -> Self | None:
+        """The slices that searches on some nodes read, prepared again: nothing that was found out of them comes along.
+
+        Args:
+            node_names: where will be searched.
+            most: devices in the slices to prepare; None is returned if there are more.
+        """
+        names = list(node_names)
+        own = [*chain.from_iterable(map(self.local, names)), *self._shared, *self.with_counters]
+        pools = dict.fromkeys(prepared.pool_id for prepared in own)
+        old = [prepared for pool in pools for prepared in self.in_pool(pool)]
+        if sum(len(prepared.device_ids) for prepared in old) > most:
+            return None
+        fresh = {prepared.name: PreparedSlice(prepared.source, self._rules) for prepared in old}
+
+        def swap(group: Iterable[PreparedSlice]) -> tuple[PreparedSlice, ...]:
+            return tuple(fresh[prepared.name] for prepared in group)
+
+        return type(self)(
+            fresh,
+            {name: swap(self.local(name)) for name in names},
+            {pool: swap(self.in_pool(pool)) for pool in pools},
+            swap(self._shared),
+            self._rules,
+        )
+
+    def forget(self) -> None:
+        """Forget what was found out of the slices; it is found out again."""
+        for prepared in self._by_name.values():
+            prepared.memo.clear()
 
     def local(self, node_name: str) -> Sequence[PreparedSlice]:
         """Slices whose `nodeName` is this node."""

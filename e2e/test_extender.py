@@ -101,11 +101,8 @@ async def test_case_70_an_extender_whose_neighbour_does_not_lead_answers_an_erro
     await mode.kube_scheduler.stop()
 
     async def refuses() -> bool:
-        try:
-            await mode.service.call("filter", body)
-        except RuntimeError as error:
-            return "503" in str(error)
-        return False
+        answer = await mode.service.call("filter", body)
+        return answer["NodeNames"] is None and "not the leader" in answer["Error"]
 
     await eventually("filter is refused", refuses, 40)
     assert await mode.service.ready()

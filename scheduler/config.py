@@ -115,6 +115,8 @@ class Settings:
         logging_format: `text` or `json`.
         verbosity: 0 information, 1 and more: debug.
         enable_profiling: serve /debug/profile at `health_address`; whoever reaches that address can then ask for it.
+        enable_flight_recorder: keep the last decisions with all that they were made on, and serve them at
+            `health_address` as /debug/recording; whoever reaches that address can then read what the cluster holds.
     """
 
     kubeconfig: str = ""
@@ -124,6 +126,7 @@ class Settings:
     logging_format: str = "text"
     verbosity: int = 0
     enable_profiling: bool = False
+    enable_flight_recorder: bool = False
     tls: TLSSettings = field(default_factory=TLSSettings)
     leader_election: LeaderElectionSettings = field(default_factory=LeaderElectionSettings)
     allocation: AllocationSettings = field(default_factory=AllocationSettings)

@@ -64,6 +64,12 @@ class Metrics:
         self._webhook_seconds = self._histogram(
             "webhook_seconds", "Answering the extender's verbs", _FAST, "verb", "code"
         )
+        self._webhook_refusals = self._counter(
+            "webhook_refusals",
+            "Calls of the extender's verbs not served, by cause",
+            "verb",
+            "cause",
+        )
         self._bind_seconds = self._histogram(
             "bind_seconds", "All writes of one bind, by outcome", _FAST, "outcome"
         )
@@ -95,6 +101,9 @@ class Metrics:
             "events_dropped", "Kubernetes Events not written", "reason"
         )
         self._shed = self._counter("pods_shed", "Pods not queued because the queue was full")
+        self._recovered = self._counter(
+            "pods_recovered", "Waiting pods that nobody was working on, found by the sweep: a bug"
+        )
 
     def attempt(self, result: str) -> None:
         """Count an attempt: `scheduled`, `unschedulable` or `error`."""
@@ -115,6 +124,10 @@ class Metrics:
     def webhook(self, verb: str, code: int, seconds: float) -> None:
         """Time a webhook call."""
         self._webhook_seconds.labels(verb, str(code)).observe(seconds)
+
+    def webhook_refused(self, verb: str, cause: str) -> None:
+        """Count a webhook call that was not served: `unavailable`, `request`, `too large`, `time` or `defect`."""
+        self._webhook_refusals.labels(verb, cause).inc()
 
     def bind(self, outcome: str, seconds: float) -> None:
         """Time a bind: `bound`, `failed` or `pending`."""
@@ -167,6 +180,10 @@ class Metrics:
     def pod_shed(self) -> None:
         """Count a pod that found the queue full."""
         self._shed.inc()
+
+    def pod_recovered(self) -> None:
+        """Count a waiting pod that nobody was working on."""
+        self._recovered.inc()
 
     def watch_value(self, name: str, text: str, read: Callable[[], float]) -> None:
         """Show a value that is read when somebody asks: in-flight claims, silence of the watches, leadership.

@@ -16,13 +16,14 @@ Source: pkg/scheduler/backend/queue; scheduler-and-claims 7.7.
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from scheduler.framework.events import ALWAYS, WAKES, Event, events_of, own_events
+from scheduler.framework.events import ALWAYS, Event, events_of, own_events
 from scheduler.model import Change, ClaimRecord, Pod
+from scheduler.plugins import WAKES
 
 INITIAL_BACKOFF_SECONDS: Final = 1.0
 MAX_BACKOFF_SECONDS: Final = 10.0
@@ -156,6 +157,10 @@ class SchedulingQueue:
     def get(self, uid: str) -> QueuedPod | None:
         """A pod that is in the queue or in flight."""
         return self._pods.get(uid)
+
+    def in_flight(self) -> Sequence[QueuedPod]:
+        """The pods in flight."""
+        return tuple(self._in_flight.values())
 
     # --- pods come, change and go -------------------------------------------------------------------------------------
 
@@ -302,6 +307,12 @@ class SchedulingQueue:
         for queued in list(self._awaiting.values()):
             if now - queued.timestamp >= CLAIM_PATIENCE_SECONDS:
                 self._activate(queued)
+
+    def retry(self, uid: str, now: float) -> None:
+        """Wake a pod that waits for an event which will not come. Harmless for any other."""
+        queued = self._unschedulable.get(uid)
+        if queued is not None:
+            self._wake(queued, now)
 
     def next_at(self) -> float | None:
         """When the next backoff is over; None if no pod is backing off. Active pods are ready now."""

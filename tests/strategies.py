@@ -3,11 +3,24 @@
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
 from allocator.model.claims import DeviceRequest, DeviceRequestAllocationResult, ResourceClaim
 from allocator.model.devices import Device, ResourceSlice
+from allocator.model.nodes import NodeSelector
 from allocator.snapshot import Snapshot
+from scheduler.model import (
+    Affinity,
+    Container,
+    NodeAffinity,
+    NodeInfo,
+    Pod,
+    PreferredSchedulingTerm,
+    Taint,
+    Toleration,
+)
+from tests import pods as pods_of
 from tests.builders import (
     GPU_DRIVER,
     NIC_DRIVER,
@@ -157,3 +170,98 @@ def claims(draw: st.DrawFn, *, most: int = 2, odd: bool = True) -> tuple[Resourc
         constraint = draw(st.sampled_from(wanted)) if wanted else None
         made.append(claim(f"c{index}", *parts, *([constraint] if constraint else [])))
     return tuple(made)
+
+
+# --- pods and nodes as predicates see them
+
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "")
+AMOUNTS = st.dictionaries(
+    st.sampled_from(("cpu", "memory", "example.com/gpu", "hugepages-2Mi")),
+    st.sampled_from(("1", "2", "300m")),
+)
+ZONES = st.sampled_from(("z1", "z2"))
+PORTS = st.builds(pods_of.port, st.sampled_from((80, 81)), ip=st.sampled_from(("", "10.0.0.1")))
+
+
+def _terms(zone: str) -> NodeSelector:
+    return node_selector(labels={"zone": zone})
+
+
+def _preferred(zone: str) -> tuple[PreferredSchedulingTerm, ...]:
+    terms = _terms(zone).node_selector_terms or ()
+    return tuple(PreferredSchedulingTerm(weight=3, preference=each) for each in terms)
+
+
+AFFINITIES = st.builds(
+    Affinity,
+    node_affinity=st.none()
+    | st.builds(
+        NodeAffinity,
+        required_during_scheduling_ignored_during_execution=st.none() | ZONES.map(_terms),
+        preferred_during_scheduling_ignored_during_execution=st.none() | ZONES.map(_preferred),
+    ),
+)
+
+
+def _container(
+    name: str, requests: dict[str, str], limits: dict[str, str], **fields: Any
+) -> Container:
+    made = pods_of.container(name, **fields)
+    return msgspec.structs.replace(made, resources=pods_of.requirements(requests, limits))
+
+
+CONTAINERS = st.builds(
+    _container,
+    st.sampled_from(("main", "side")),
+    AMOUNTS,
+    AMOUNTS,
+    sidecar=st.booleans(),
+    ports=st.lists(PORTS, max_size=2),
+)
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> Pod:
+    """A pod without claims."""
+    level = draw(st.none() | st.builds(pods_of.requirements, AMOUNTS, AMOUNTS))
+    return pods_of.pod(
+        labels=draw(st.sampled_from((None, {"app": "x"}))),
+        node_name=draw(st.sampled_from(("", "", "n1", "n2"))),
+        node_selector=draw(st.none() | st.builds(lambda zone: {"zone": zone}, ZONES)),
+        affinity=draw(st.none() | AFFINITIES),
+        tolerations=draw(
+            st.lists(
+                st.builds(
+                    Toleration,
+                    key=st.sampled_from(("a", "node.kubernetes.io/unschedulable")),
+                    operator=st.sampled_from(("Exists", "Equal")),
+                    effect=st.sampled_from(EFFECTS),
+                ),
+                max_size=2,
+            )
+        ),
+        containers=draw(st.lists(CONTAINERS, min_size=1, max_size=2)),
+        init_containers=draw(st.lists(CONTAINERS, max_size=1)),
+        overhead=draw(st.none() | AMOUNTS.map(lambda some: pods_of.quantities(**some))),
+        resources=level,
+        priority=draw(st.none() | st.integers(0, 3)),
+    )
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> NodeInfo:
+    """A node, perhaps with a pod."""
+    made = pods_of.node_object(
+        draw(st.sampled_from(("n1", "n2"))),
+        labels=draw(st.sampled_from(({}, {"zone": "z1"}, {"zone": "z2"}))),
+        taints=draw(
+            st.lists(
+                st.builds(Taint, key=st.just("a"), effect=st.sampled_from(EFFECTS)), max_size=2
+            )
+        ),
+        unschedulable=draw(st.booleans()),
+        allocatable={"cpu": "2", "memory": "8", "pods": draw(st.sampled_from(("1", "9")))},
+        silent=draw(st.booleans()),
+    )
+    running = draw(st.lists(pods(), max_size=1))
+    return pods_of.node_info(made, running, unlimited=draw(st.booleans()))

@@ -1,15 +1,16 @@
-"""What is checked in which mode, from the registries of plugins."""
+"""What is checked in which mode, from the registry of plugins."""
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 from allocator.policies import POLICIES
 from allocator.scoring import STRATEGIES
 from docs.gen.markdown import anchor, table
-from scheduler import plugins
-from scheduler.framework.environment import Environment
-from scheduler.plugins import dynamic_resources, unsupported
+from scheduler.framework.environment import Environment, Mode
+from scheduler.framework.events import Event
+from scheduler.framework.plugin import Plugin
+from scheduler.plugins import PLUGINS, dynamic_resources, node_allocatable, unsupported
 
 _INTRO: Final = """# Predicates and scores
 
@@ -18,9 +19,25 @@ adds those about devices; stand-alone, all of them run here. Names are those of 
 
 ## Predicates
 
-They run in this order, cheapest first; the devices come last. *Pod* means: checked once for the pod, before any node.
+They run in this order, cheapest first; the devices come last. *Pod* means: checked once for the pod, before any node. A refused pod
+is tried again when something happens that may help it; a change of its own spec, and a node that is added, always may.
 
 """
+
+EVENTS: Final[Mapping[Event, str]] = {
+    Event.NODE_ADDED: "a new node",
+    Event.NODE_LABELS: "labels of a node",
+    Event.NODE_TAINTS: "taints or cordon of a node",
+    Event.NODE_ALLOCATABLE: "allocatable of a node",
+    Event.NODE_FEATURES: "features of a node",
+    Event.ROOM_FREED: "room on a node",
+    Event.CLAIM_CHANGED: "a change of its claims",
+    Event.CLAIM_FREED: "freed devices",
+    Event.DEVICES_CHANGED: "a change of slices or taint rules",
+    Event.CLASS_CHANGED: "a device class",
+    Event.OWN_SPEC: "a change of its spec",
+    Event.OWN_CLAIM_STATUS: "its claims being made",
+}
 
 
 def page() -> str:
@@ -30,7 +47,8 @@ def page() -> str:
             _INTRO + _predicates(),
             _UNSUPPORTED + _texts(),
             _SCORES.format(
-                strategy=inspect.signature(Environment).parameters["device_strategy"].default
+                weights=_weights(),
+                strategy=inspect.signature(Environment).parameters["device_strategy"].default,
             )
             + table(("Strategy", "Meaning"), _strategies()),
             _POLICIES + table(("Policy", "Meaning"), _policies()),
@@ -49,9 +67,9 @@ resources do.
 _SCORES: Final = """## Scores
 
 Among nodes that fit, the one with the best alternatives of a prioritized list (`firstAvailable`) wins: 8 points for the first
-alternative of a request, 7 for the second, and so on, scaled so that the best node has 100. Stand-alone, taints that only prefer
-(weight 3), preferred node affinity (2) and free cpu and memory (1) count in addition to devices (2), as in kube-scheduler. Ties between nodes
-are broken by a strategy, `{strategy}` unless an embedding program chooses another:
+alternative of a request, 7 for the second, and so on, scaled so that the best node has 100. Stand-alone, the scores of several plugins
+are added up with their weights, as in kube-scheduler: {weights}. Ties between nodes are broken by a strategy,
+`{strategy}` unless an embedding program chooses another:
 
 """
 
@@ -63,40 +81,33 @@ Which of several possible sets of devices on one node is taken (`--policy`):
 
 
 def _predicates() -> str:
-    standalone: dict[str, str] = {}
-    for registry, where in (
-        (plugins.STANDALONE_PRE_FILTERS, "pod"),
-        (plugins.STANDALONE_FILTERS, "node"),
-    ):
-        for name in registry:
-            standalone[name] = f"{standalone[name]}, {where}" if name in standalone else where
-    extender = {*plugins.EXTENDER_PRE_FILTERS, *plugins.EXTENDER_FILTERS}
-    functions: Mapping[str, Callable[..., Any]] = {
-        **plugins.STANDALONE_PRE_FILTERS,
-        **plugins.STANDALONE_FILTERS,
-    }
-    rows = [
-        (
-            f"{anchor(name.lower())}`{name}`",
-            where,
-            "yes" if name in extender else "kube-scheduler's own",
-            _summary(functions[name], name),
-        )
-        for name, where in standalone.items()
-    ]
-    summary = _module_summary(inspect.getmodule(dynamic_resources), "DynamicResources")
-    rows.append((f"{anchor('dynamicresources')}`DynamicResources`", "pod, node", "yes", summary))
-    return table(("Predicate", "Stand-alone", "Extender", "Rule"), rows)
+    rows = [_row(plugin) for plugin in PLUGINS if plugin is not node_allocatable.PLUGIN]
+    return table(("Predicate", "Stand-alone", "Extender", "Rule", "Tried again after"), rows)
 
 
-def _summary(function: Callable[..., Any], name: str) -> str:
-    return _module_summary(inspect.getmodule(function), name)
+def _row(plugin: Plugin) -> tuple[str, ...]:
+    is_device_step = plugin is dynamic_resources.PLUGIN
+    points = {"pod": plugin.pre_filter or is_device_step, "node": plugin.filter or is_device_step}
+    return (
+        f"{anchor(plugin.name.lower())}`{plugin.name}`",
+        ", ".join(point for point, there in points.items() if there),
+        "yes" if Mode.EXTENDER in plugin.modes else "kube-scheduler's own",
+        _module_summary(plugin),
+        ", ".join(EVENTS[event] for event in plugin.events) or "its own change",
+    )
 
 
-def _module_summary(module: Any, name: str) -> str:
+def _module_summary(plugin: Plugin) -> str:
     """The first sentence of a plugin's module, without its name in front."""
-    text = (inspect.getdoc(module) or "").split("\n", 1)[0].removeprefix(f"{name}: ")
+    function = plugin.filter or plugin.pre_filter or dynamic_resources.filter_node
+    text = inspect.getdoc(inspect.getmodule(function)) or ""
+    text = text.split("\n", 1)[0].removeprefix(f"{plugin.name}: ")
     return text[:1].upper() + text[1:]
+
+
+def _weights() -> str:
+    scored = [f"`{plugin.name}` ({plugin.weight})" for plugin in PLUGINS if plugin.weight]
+    return ", ".join(scored)
 
 
 def _texts() -> str:

@@ -18,10 +18,10 @@ from allocator.model.meta import ApiStruct
 from scheduler.api.convert import UnknownVersionError, to_v1
 from scheduler.api.lenient import HUGE_NUMBER, read
 from scheduler.api.numbers import decode_tree, encode_tree
-from scheduler.api.projection import without_unread
+from scheduler.api.projection import strip_unread
 from scheduler.api.rawjson import (
     RawJsonError,
-    find,
+    members,
     members_and_elements,
     string_at,
     text_of,
@@ -367,7 +367,9 @@ class PageDecoder:
             item = cast("Watched", DECODERS[kind].decode(raw))
         except _DECODE_ERRORS:
             item = cast("Watched", _decode_slowly(kind, bytes(raw)))
-        return item if self._is_whole else without_unread(item)
+        if not self._is_whole:
+            strip_unread(item)
+        return item
 
 
 def decode_list(kind: Kind, body: bytes) -> Page:
@@ -403,17 +405,20 @@ def _line_parts(kind: Kind, line: bytes) -> tuple[str, bytes]:
     except _DECODE_ERRORS:
         pass
     try:
-        span = find(line, "object")
+        parts = {each.key: line[slice(*each.value)] for each in members(line)}
+        return text_of(parts["type"]), parts["object"]
     except RawJsonError as error:
         raise DecodeError(f"watch of {kind}", "", f"it is not JSON: {error}") from None
-    return string_at(line, "type"), b"{}" if span is None else line[span.start : span.end]
+    except KeyError as error:
+        raise DecodeError(f"watch of {kind}", str(error.args[0]), "is required") from None
 
 
 def _object_event(kind: Kind, type_: str, raw: bytes) -> Event:
     try:
-        decoded = without_unread(cast("Watched", decode(kind, raw)))
+        decoded = cast("Watched", decode(kind, raw))
     except DecodeError as error:
         return Event(type_, error.remains, _resource_version(kind, raw), refused=error)
+    strip_unread(decoded)
     metadata = decoded.claim.metadata if isinstance(decoded, ClaimRecord) else decoded.metadata
     return Event(type_, decoded, metadata.resource_version)
 

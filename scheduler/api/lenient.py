@@ -21,10 +21,10 @@ from scheduler.api.convert import UnknownVersionError, to_v1
 from scheduler.api.numbers import ExactNumber, decode_tree, encode_tree
 from scheduler.api.rawjson import (
     RawJsonError,
-    Span,
-    elements,
-    members,
-    string_at,
+    after,
+    key_at,
+    scalar_at,
+    skip_space,
     text_of,
     value_at,
     without,
@@ -34,7 +34,7 @@ from scheduler.api.walk import LEFT_OUT, FieldError, Walk
 
 # Kept byte for byte, whatever is in them: `opaque.parameters`, `status.devices[].data`.
 _OPAQUE: Final = frozenset({"parameters", "data"})
-_OPAQUE_MARKS: Final = tuple(f'"{key}"'.encode() for key in _OPAQUE)
+_MANAGED: Final = b'"managedFields"'
 _DEPTH: Final = 64  # no field that has a type is as deep
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _MOST_DIGITS: Final = 300
@@ -69,11 +69,8 @@ def read(kind: str, raw: bytes, api_version: str = "") -> Reading:
         raw: JSON, or what should be.
         api_version: of an item of a list, which does not say.
     """
-    name = (
-        string_at(raw, "metadata", "namespace"),
-        string_at(raw, "metadata", "name") or string_at(raw, "metadata", "generateName"),
-    )
     tree, problem = _tree_and_problem(raw)
+    name = _name(tree)
     if not isinstance(tree, dict):
         problem = problem or FieldError("", "expected an object")
         return Reading(None, raw, (problem,), name)
@@ -98,11 +95,19 @@ def read(kind: str, raw: bytes, api_version: str = "") -> Reading:
     return Reading(decoded if is_known else None, raw, tuple(problems), name)
 
 
+def _name(tree: Any) -> tuple[str, str]:
+    metadata = tree.get("metadata") if isinstance(tree, dict) else None
+    if not isinstance(metadata, dict):
+        return "", ""
+    texts = {key: value for key, value in metadata.items() if isinstance(value, str)}
+    return texts.get("namespace", ""), texts.get("name", "") or texts.get("generateName", "")
+
+
 def _in_v1(raw: bytes, tree: dict[str, Any], v1: dict[str, Any]) -> bytes:
     """The text of an object in the shape of v1 without `managedFields`: as it came, if it came so."""
     try:
         if v1 is tree:
-            return without(raw, "metadata", "managedFields")
+            return without(raw, "metadata", "managedFields") if _MANAGED in raw else raw
         metadata = v1.get("metadata")
         if isinstance(metadata, dict):
             kept = {key: value for key, value in metadata.items() if key != "managedFields"}
@@ -122,10 +127,9 @@ def _tree_and_problem(raw: bytes) -> tuple[Any, FieldError | None]:
     except RawJsonError as error:
         problem = FieldError("", f"it is not JSON: {error}")
     try:
-        span = value_at(raw)
+        return _Parser(raw, is_tolerant=True).value(0, _DEPTH)[0], problem
     except RawJsonError:
         return None, problem
-    return _Trees(is_tolerant=True).value(raw, span, _DEPTH), problem
 
 
 def tree_of(raw: bytes) -> Any:
@@ -134,10 +138,10 @@ def tree_of(raw: bytes) -> Any:
     Raises:
         RawJsonError: it is no JSON.
     """
-    span = value_at(raw)
-    if raw[span.end :].strip():
-        raise RawJsonError(f"something follows the value at byte {span.end}")
-    return _Trees(is_tolerant=False).value(raw, span, _DEPTH)
+    tree, end = _Parser(raw, is_tolerant=False).value(0, _DEPTH)
+    if raw[end:].strip():
+        raise RawJsonError(f"something follows the value at byte {end}")
+    return tree
 
 
 def plain(raw: bytes) -> Any:
@@ -169,46 +173,73 @@ def _thawed(value: Any) -> Any:
     return value
 
 
-class _Trees:
-    """Makes plain data of values; the fast decoder does all parts that it can."""
+class _Parser:
+    """Makes plain data of a text in one pass; values that stay as they are cost it no more than finding their end."""
 
-    def __init__(self, *, is_tolerant: bool) -> None:
+    def __init__(self, raw: bytes, *, is_tolerant: bool) -> None:
         """Choose what happens to a part that is no JSON: it stays `msgspec.Raw`, or an error is raised."""
+        self._raw = raw
         self._is_tolerant = is_tolerant
 
-    def value(self, raw: bytes, span: Span, depth: int) -> Any:
-        """One value."""
-        piece = raw[span.start : span.end]
-        if not any(mark in piece for mark in _OPAQUE_MARKS):
-            try:
-                return decode_tree(piece)
-            except _DECODE_ERRORS:
-                pass
+    def value(self, place: int, depth: int) -> tuple[Any, int]:
+        """The value at a place, and where it ends; nothing is looked at below a depth."""
+        place = skip_space(self._raw, place)
+        first = self._raw[place : place + 1]
+        if first not in (b"{", b"["):
+            return self._scalar(place)
         if not depth:
-            return msgspec.Raw(piece)
+            return self._untouched(place)
         try:
-            return self._told_apart(piece, depth - 1)
+            if first == b"{":
+                return self._object(place + 1, depth - 1)
+            return self._list(place + 1, depth - 1)
         except RawJsonError:
             if not self._is_tolerant:
                 raise
-            return msgspec.Raw(piece)
+            return self._untouched(place)
 
-    def _told_apart(self, piece: bytes, depth: int) -> Any:
-        match piece[:1]:
-            case b"{":
-                return {
-                    member.key: msgspec.Raw(piece[member.value.start : member.value.end])
-                    if member.key in _OPAQUE
-                    and piece[member.value.start : member.value.start + 1] == b"{"
-                    else self.value(piece, member.value, depth)
-                    for member in members(piece)
-                }
-            case b"[":
-                return [self.value(piece, span, depth) for span in elements(piece)]
-            case b'"':
-                return text_of(piece)
-            case _:
-                return _scalar(piece)
+    def _object(self, place: int, depth: int) -> tuple[dict[str, Any], int]:
+        raw = self._raw
+        found: dict[str, Any] = {}
+        inside = skip_space(raw, place)
+        is_open = raw[inside : inside + 1] != b"}"
+        place = place if is_open else inside + 1
+        while is_open:
+            key = key_at(raw, place)
+            name = text_of(key[1])
+            start = skip_space(raw, key.end())
+            if name in _OPAQUE and raw[start : start + 1] == b"{":
+                found[name], end = self._untouched(start)
+            else:
+                found[name], end = self.value(start, depth)
+            place, is_open = after(raw, end, b"}")
+        return found, place
+
+    def _list(self, place: int, depth: int) -> tuple[list[Any], int]:
+        raw = self._raw
+        found: list[Any] = []
+        inside = skip_space(raw, place)
+        is_open = raw[inside : inside + 1] != b"]"
+        place = place if is_open else inside + 1
+        while is_open:
+            item, end = self.value(place, depth)
+            found.append(item)
+            place, is_open = after(raw, end, b"]")
+        return found, place
+
+    def _untouched(self, place: int) -> tuple[msgspec.Raw, int]:
+        span = value_at(self._raw, place)
+        return msgspec.Raw(self._raw[span.start : span.end]), span.end
+
+    def _scalar(self, place: int) -> tuple[Any, int]:
+        piece = scalar_at(self._raw, place)
+        end = place + len(piece)
+        try:
+            return (text_of(piece) if piece.startswith(b'"') else _scalar(piece)), end
+        except RawJsonError:
+            if not self._is_tolerant:
+                raise
+            return msgspec.Raw(piece), end
 
 
 def _scalar(piece: bytes) -> Any:

@@ -46,18 +46,58 @@ class Member(NamedTuple):
     value: Span
 
 
+def skip_space(raw: bytes, place: int) -> int:
+    """The first place that is no white space."""
+    found = _SPACE.match(raw, place)
+    return place if found is None else found.end()
+
+
+def scalar_at(raw: bytes, place: int) -> bytes:
+    """The string, number or literal that begins at a place.
+
+    Raises:
+        RawJsonError: there is none.
+    """
+    scalar = _SCALAR.match(raw, place)
+    if scalar is None:
+        raise RawJsonError(f"there is no value at byte {place}")
+    return scalar[0]
+
+
+def key_at(raw: bytes, place: int) -> re.Match[bytes]:
+    """The key and colon that begin at a place, or behind white space there; the key is group 1.
+
+    Raises:
+        RawJsonError: there are none.
+    """
+    key = _KEY.match(raw, place)
+    if key is None:
+        raise RawJsonError(f"there is no key at byte {place}")
+    return key
+
+
+def after(raw: bytes, end: int, closing: bytes) -> tuple[int, bool]:
+    """What follows a member or element: the place behind a comma, or behind the end; and whether it was a comma.
+
+    Raises:
+        RawJsonError: it is neither.
+    """
+    place = skip_space(raw, end)
+    found = raw[place : place + 1]
+    if found not in (b",", closing):
+        raise RawJsonError(f"there is neither a comma nor the end at byte {place}")
+    return place + 1, found == b","
+
+
 def value_at(raw: bytes, start: int = 0) -> Span:
     """Find the value that begins at a place, or behind white space there.
 
     Raises:
         RawJsonError: there is none, or it does not end.
     """
-    start = _skip_space(raw, start)
+    start = skip_space(raw, start)
     if raw[start : start + 1] not in (b"[", b"{"):
-        scalar = _SCALAR.match(raw, start)
-        if scalar is None:
-            raise RawJsonError(f"there is no value at byte {start}")
-        return Span(start, scalar.end())
+        return Span(start, start + len(scalar_at(raw, start)))
     closing: list[bytes] = []  # of the brackets that are open
     for token in _TOKEN.finditer(raw, start):
         text = token[0]
@@ -82,10 +122,10 @@ def members(raw: bytes, start: int = 0) -> Iterator[Member]:
     place = _open(raw, start, b"{")
     is_open = _next(raw, place) != b"}"
     while is_open:
-        key = _key(raw, place)
+        key = key_at(raw, place)
         value = value_at(raw, key.end())
         yield Member(text_of(key[1]), key.start(1), value)
-        place, is_open = _after(raw, value.end, b"}")
+        place, is_open = after(raw, value.end, b"}")
 
 
 def elements(raw: bytes, start: int = 0) -> Generator[Span, None, int]:
@@ -97,11 +137,11 @@ def elements(raw: bytes, start: int = 0) -> Generator[Span, None, int]:
     place = _open(raw, start, b"[")
     is_open = _next(raw, place) != b"]"
     if not is_open:
-        place = _skip_space(raw, place) + 1
+        place = skip_space(raw, place) + 1
     while is_open:
         value = value_at(raw, place)
         yield value
-        place, is_open = _after(raw, value.end, b"]")
+        place, is_open = after(raw, value.end, b"]")
     return place
 
 
@@ -114,7 +154,7 @@ def members_and_elements(raw: bytes, list_key: str) -> Iterator[tuple[str, Span]
     place = _open(raw, 0, b"{")
     is_open = _next(raw, place) != b"}"
     while is_open:
-        key = _key(raw, place)
+        key = key_at(raw, place)
         name = text_of(key[1])
         if name == list_key and _next(raw, key.end()) != b"n":
             end = yield from _named(name, elements(raw, key.end()))
@@ -122,7 +162,7 @@ def members_and_elements(raw: bytes, list_key: str) -> Iterator[tuple[str, Span]
             value = value_at(raw, key.end())
             yield name, value
             end = value.end
-        place, is_open = _after(raw, end, b"}")
+        place, is_open = after(raw, end, b"}")
 
 
 def _named(name: str, spans: Generator[Span, None, int]) -> Generator[tuple[str, Span], None, int]:
@@ -139,14 +179,14 @@ def find(raw: bytes, *path: str, start: int = 0) -> Span | None:
     Raises:
         RawJsonError: the text is malformed before the value, or somewhere in the object that should hold it.
     """
-    found = value_at(raw, start)
+    if not path:
+        return value_at(raw, start)
+    found: Span | None = Span(skip_space(raw, start), len(raw))
     for key in path:
-        if raw[found.start : found.start + 1] != b"{":
+        if found is None or raw[found.start : found.start + 1] != b"{":
             return None
         values = [member.value for member in members(raw, found.start) if member.key == key]
-        if not values:
-            return None
-        found = values[-1]
+        found = values[-1] if values else None
     return found
 
 
@@ -157,7 +197,7 @@ def without(raw: bytes, *path: str) -> bytes:
         RawJsonError: as `find`.
     """
     *parents, key = path
-    parent = find(raw, *parents)
+    parent = find(raw, *parents) if parents else value_at(raw)
     if parent is None or raw[parent.start : parent.start + 1] != b"{":
         return bytes(raw)
     every = list(members(raw, parent.start))
@@ -194,33 +234,12 @@ def string_at(raw: bytes, *path: str) -> str:
 
 
 def _open(raw: bytes, start: int, bracket: bytes) -> int:
-    place = _skip_space(raw, start)
+    place = skip_space(raw, start)
     if raw[place : place + 1] != bracket:
         raise RawJsonError(f"there is no {bracket.decode()} at byte {place}")
     return place + 1
 
 
-def _key(raw: bytes, place: int) -> re.Match[bytes]:
-    key = _KEY.match(raw, place)
-    if key is None:
-        raise RawJsonError(f"there is no key at byte {place}")
-    return key
-
-
-def _after(raw: bytes, end: int, closing: bytes) -> tuple[int, bool]:
-    """What follows a member or element: the place behind a comma, or behind the end; and whether it was a comma."""
-    place = _skip_space(raw, end)
-    found = raw[place : place + 1]
-    if found not in (b",", closing):
-        raise RawJsonError(f"there is neither a comma nor the end at byte {place}")
-    return place + 1, found == b","
-
-
 def _next(raw: bytes, place: int) -> bytes:
-    place = _skip_space(raw, place)
+    place = skip_space(raw, place)
     return raw[place : place + 1]
-
-
-def _skip_space(raw: bytes, place: int) -> int:
-    found = _SPACE.match(raw, place)
-    return place if found is None else found.end()

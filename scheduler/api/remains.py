@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from msgspec.structs import asdict, replace
 
-from allocator.model.devices import DeviceTaintSelector, ResourcePool, ResourceSliceSpec
+from allocator.model.devices import DeviceTaintSelector, ResourceSliceSpec
 from scheduler.api.lenient import Reading
-from scheduler.api.projection import without_unread
+from scheduler.api.projection import strip_unread
 from scheduler.api.walk import FieldError
 from scheduler.model import (
     ClaimRecord,
@@ -56,7 +56,8 @@ def remains(kind: str, reading: Reading) -> Watched | None:
         case UnreadableRule():
             return replace(found, spec=_as_wide_as_may_be(found))
         case _:
-            item: Watched = without_unread(found)
+            strip_unread(found)
+            item: Watched = found
             return item
 
 
@@ -68,16 +69,9 @@ def lost_fields(problems: Iterable[FieldError]) -> tuple[str, ...]:
 
 
 def _never_complete(spec: ResourceSliceSpec) -> ResourceSliceSpec:
-    return ResourceSliceSpec(
-        driver=spec.driver,
-        pool=ResourcePool(
-            name=spec.pool.name, generation=_NEWEST, resource_slice_count=_NEVER_COMPLETE
-        ),
-        node_name=spec.node_name,
-        node_selector=spec.node_selector,
-        all_nodes=spec.all_nodes,
-        per_device_node_selection=spec.per_device_node_selection,
-    )
+    """A slice that keeps every node from its pool; what can be read of its devices is for those who want to know why."""
+    pool = replace(spec.pool, generation=_NEWEST, resource_slice_count=_NEVER_COMPLETE)
+    return replace(spec, pool=pool, shared_counters=None)
 
 
 def _as_wide_as_may_be(rule: UnreadableRule) -> Any:

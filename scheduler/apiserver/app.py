@@ -83,7 +83,7 @@ def _request(scope: Scope, body: bytes) -> Request:
         body=body,
         content_type=headers.get("content-type", "application/json").partition(";")[0].strip(),
         agent=headers.get("user-agent", "unknown").partition("/")[0],
-        accept=headers.get("accept", "application/json").partition(",")[0].strip(),
+        accept=headers.get("accept", "application/json"),
     )
 
 

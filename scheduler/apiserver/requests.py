@@ -45,7 +45,7 @@ class Request:
         body: as sent.
         content_type: of the body, without parameters.
         agent: who sends it; names the manager of a write that names none.
-        accept: the format that is wanted.
+        accept: the formats that are wanted, the best one first.
     """
 
     method: str

@@ -339,11 +339,12 @@ class ApiServer:
         return Response(status, self._encode(target, stored))
 
     def _shown(self, request: Request, target: Target, stored: Stored) -> Response:
-        """An object in the format that is wanted."""
-        if request.accept != PROTOBUF:
+        """An object in the format that is wanted most, if it is spoken here; else as JSON, unless that is not wanted."""
+        formats = [each.partition(";")[0].strip() for each in request.accept.split(",")]
+        if formats[0] != PROTOBUF or not target.message:
+            if formats == [PROTOBUF]:
+                raise not_acceptable(request.accept)
             return self._object(target, stored, 200)
-        if not target.message:
-            raise not_acceptable(request.accept)
         kind, api_version = target.resource.kind, target.api_version
         obj = {"kind": kind, "apiVersion": api_version, **stored.obj}
         return Response(200, protobuf.encode(target.message, obj), PROTOBUF)

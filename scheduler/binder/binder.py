@@ -28,6 +28,7 @@ from scheduler.cache.allocated import Conflict
 from scheduler.clock import Clock
 from scheduler.config import BindSettings
 from scheduler.framework.cycle_state import PodClaim
+from scheduler.framework.plan import Plan
 from scheduler.framework.status import Status
 from scheduler.model import NodeAllocatableResourceClaimStatus, Pod
 from scheduler.plugins.dynamic_resources import is_ready_for_binding, is_reserved_for
@@ -156,44 +157,35 @@ class Binder:
 
     def start(
         self,
-        pod: Pod,
-        node_name: str,
-        claims: Sequence[PodClaim],
-        allocations: Mapping[str, AllocationResult],
+        plan: Plan,
         recheck: Callable[[], Status | None] | None = None,
         deadline: float | None = None,
-        demand: Sequence[NodeAllocatableResourceClaimStatus] = (),
     ) -> Chain:
         """Hold what was decided and begin to write it. Synchronous: the next decision already sees it.
 
         Args:
-            pod: whom to bind.
-            node_name: where.
-            claims: all claims of the pod, as the decision saw them.
-            allocations: claim UID -> allocation, for the claims that have none yet.
+            plan: what was decided.
             recheck: asked once more right before the Binding; a status that is no success stops it.
             deadline: when the caller stops waiting, on the clock; None: a whole budget from now.
-            demand: what the claims count in resources of the node.
         """
+        pod = plan.pod
         uid = pod.metadata.uid
         if uid in self._chains:
             raise AssertionError(f"pod {pod.key} is being bound already")
-        self._cache.hold(
-            uid, {c.uid: (c.claim, allocations[c.uid]) for c in claims if c.uid in allocations}
-        )
+        self._cache.hold(uid, plan.held)
         told = pod.status.node_allocatable_resource_claim_statuses or ()
-        self._cache.assume_pod(pod, node_name, demand)
+        self._cache.assume_pod(pod, plan.node_name, plan.demand)
         chain = Chain(
             pod,
-            node_name,
+            plan.node_name,
             self.deadline() if deadline is None else deadline,
-            bool(allocations),
-            demand,
+            bool(plan.allocations),
+            plan.demand,
             # An earlier attempt may have ended before it could take back what it had written.
             tells_demand=self._counts_claims and bool(told),
         )
         chain.task = asyncio.create_task(
-            self._run(chain, claims, allocations, recheck), name=f"bind {pod.key}"
+            self._run(chain, plan.claims, plan.allocations, recheck), name=f"bind {pod.key}"
         )
         self._chains[uid] = chain
         self._idle.clear()

@@ -17,11 +17,27 @@ from scheduler.api.rawjson import RawJsonError
 
 _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _METADATA: Final = msgspec.json.Decoder(ObjectMeta)
-_RESULTS: Final = ("devices", "results")
+_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_EMPTY: Final = msgspec.Raw(b"{}")
+_NULL: Final = msgspec.Raw(b"null")
+
+Members = Mapping[str, msgspec.Raw]
 
 
 class UnreadableClaimError(ValueError):
     """The text is no claim: no JSON object, or with metadata or reservations of the wrong type."""
+
+
+class _Identity(msgspec.Struct, frozen=True, gc=False):
+    name: str = ""
+    uid: str = ""
+
+
+class _Header(msgspec.Struct, frozen=True, gc=False):
+    metadata: _Identity = _Identity()
+
+
+_HEADER: Final = msgspec.json.Decoder(_Header)
 
 
 class Consumer(ResourceClaimConsumerReference, frozen=True, kw_only=True):
@@ -42,7 +58,7 @@ class _Result(msgspec.Struct, frozen=True, gc=False):
     shareID: str | None = None  # noqa: N815  # as the API has it
 
 
-_RESULT_LIST: Final = msgspec.json.Decoder(list[_Result])
+_RESULTS: Final = msgspec.json.Decoder(list[_Result])
 _CONSUMER: Final = msgspec.json.Decoder(Consumer)
 
 
@@ -52,16 +68,16 @@ class ClaimText:
 
     Attributes:
         raw: JSON, as it came.
-        parts: member of the object -> its JSON, in their order.
+        parts: members of the object in their order.
         metadata: what is read of it.
-        status: member of the status -> its JSON.
+        status: members of the status.
         consumers: in `status.reservedFor`.
     """
 
     raw: bytes
-    parts: Mapping[str, bytes]
+    parts: Members
     metadata: ObjectMeta
-    status: Mapping[str, bytes] = field(default_factory=dict)
+    status: Members = field(default_factory=dict)
     consumers: Sequence[Consumer] = ()
 
     @classmethod
@@ -73,9 +89,9 @@ class ClaimText:
         """
         try:
             parts = members(raw)
-            metadata = _METADATA.decode(parts.get("metadata", b"{}"))
+            metadata = _METADATA.decode(parts.get("metadata", _EMPTY))
             status = members(parts["status"]) if _is_there(parts.get("status")) else {}
-            consumers = [_consumer(entry) for entry in _entries(status.get("reservedFor"))]
+            consumers = _consumers(status.get("reservedFor"))
         except (RawJsonError, msgspec.DecodeError, UnicodeDecodeError) as error:
             raise UnreadableClaimError(str(error)) from None
         if not (metadata.name and metadata.uid):
@@ -83,9 +99,9 @@ class ClaimText:
         return cls(raw, parts, metadata, status, consumers)
 
     @property
-    def spec(self) -> bytes:
-        """`spec` as JSON; empty if there is none."""
-        return self.parts.get("spec", b"")
+    def spec(self) -> msgspec.Raw:
+        """`spec` as JSON."""
+        return self.parts.get("spec", _NULL)
 
     @property
     def is_allocated(self) -> bool:
@@ -96,56 +112,65 @@ class ClaimText:
     def allocated_devices(self) -> Sequence[tuple[str, str, str, str, str | None]]:
         """Request, driver, pool, device and share of each result of the allocation."""
         try:
-            found = self.status.get("allocation", b"{}")
-            for step in _RESULTS:
-                found = members(found).get(step, b"{}" if step == "devices" else b"[]")
-            results = _RESULT_LIST.decode(found) if _is_there(found) else []
+            found = members(self.status.get("allocation", _EMPTY))
+            results = members(found.get("devices", _EMPTY)).get("results", _NULL)
+            read = [] if results == _NULL else _RESULTS.decode(results)
         except (RawJsonError, msgspec.DecodeError, UnicodeDecodeError):
             return ()
         return [
             (result.request, result.driver, result.pool, result.device, result.shareID)
-            for result in results
+            for result in read
         ]
+
+    def is_in(self, answer: bytes) -> bool:
+        """Whether an answer is this claim in any version, and not of whoever stands between us and the API server."""
+        try:
+            found = _HEADER.decode(answer).metadata
+            identity = (found.name, found.uid)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            try:
+                metadata = type(self).read(answer).metadata
+            except UnreadableClaimError:
+                return False
+            identity = (metadata.name, metadata.uid)
+        return identity == (self.metadata.name, self.metadata.uid)
 
     def is_reserved_for(self, pod_uid: str) -> bool:
         """Whether a pod has reserved it."""
         return any(consumer.uid == pod_uid for consumer in self.consumers)
 
 
-def members(text: bytes) -> dict[str, bytes]:
+def members(text: bytes | msgspec.Raw) -> Members:
     """The members of an object, each as its own text, in their order.
 
     Raises:
         RawJsonError: the text is no object.
     """
     try:
-        return {key: bytes(value) for key, value in _OBJECT.decode(text).items()}
+        return _OBJECT.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        found = rawjson.members(text)
-        return {each.key: text[each.value.start : each.value.end] for each in found}
+        raw = bytes(text)
+        found = rawjson.members(raw)
+        return {each.key: msgspec.Raw(raw[each.value.start : each.value.end]) for each in found}
 
 
-def joined(parts: Mapping[str, bytes]) -> bytes:
+def joined(parts: Members) -> msgspec.Raw:
     """The object with these members."""
-    return b"{%b}" % b",".join(
-        b"%b:%b" % (msgspec.json.encode(key), value) for key, value in parts.items()
-    )
+    return msgspec.Raw(msgspec.json.encode(parts))
 
 
-def listed(parts: Sequence[bytes]) -> bytes:
+def listed(parts: Sequence[msgspec.Raw]) -> msgspec.Raw:
     """The list with these items."""
-    return b"[%b]" % b",".join(parts)
+    return msgspec.Raw(msgspec.json.encode(parts))
 
 
-def _is_there(text: bytes | None) -> bool:
-    return text is not None and text != b"null"
+def _is_there(text: msgspec.Raw | None) -> bool:
+    return text is not None and text != _NULL
 
 
-def _entries(text: bytes | None) -> list[bytes]:
-    if text is None or not _is_there(text):
+def _consumers(text: msgspec.Raw | None) -> list[Consumer]:
+    if text is None or text == _NULL:
         return []
-    return [text[span.start : span.end] for span in rawjson.elements(text)]
-
-
-def _consumer(text: bytes) -> Consumer:
-    return msgspec.structs.replace(_CONSUMER.decode(text), text=msgspec.Raw(text))
+    return [
+        msgspec.structs.replace(_CONSUMER.decode(entry), text=entry) for entry in _LIST.decode(text)
+    ]

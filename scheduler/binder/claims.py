@@ -40,7 +40,6 @@ from scheduler.binder.requests import (
     Request,
     claim_path,
     exact_request,
-    is_answer_for,
     is_invalid,
     request_for,
     send,
@@ -280,7 +279,7 @@ class ClaimWriter:
                 raise LeaseLostError(is_open=self.clock.monotonic() < open_until)
             answer = await send(self.client, request)
             if isinstance(answer, Committed):
-                if is_answer_for(answer, claim):
+                if claim.is_in(answer.body):
                     return answer
                 answer = Unknown("the answer is another object")
             if isinstance(answer, Unknown):
@@ -339,7 +338,7 @@ class ClaimWriter:
             return Rejected(404, "NotFound", "the claim is gone")
         except (ApiError, UnavailableError, UnreadableClaimError):
             return None
-        if isinstance(answer, Committed) and is_answer_for(answer, claim):
+        if isinstance(answer, Committed) and claim.is_in(answer.body):
             self._tell(answer.body)
             return refused
         return None

@@ -34,7 +34,7 @@ import msgspec
 
 from allocator.model.claims import ResourceClaimConsumerReference
 from scheduler.api import wire
-from scheduler.binder.claim_text import ClaimText, joined, listed, members
+from scheduler.binder.claim_text import ClaimText, Members, joined, listed, members
 
 # Members with text of others. Inside a text of its own, such as an expression, a quote has a backslash before it.
 _PARAMETERS: Final = re.compile(rb'"parameters"[ \t\r\n]*:')
@@ -61,20 +61,20 @@ class Mark:
     annotations: Mapping[str, str] = field(default_factory=dict)
     subresource: ClassVar[str] = ""
 
-    def sends_back(self, claim: ClaimText) -> bytes:
+    def sends_back(self, claim: ClaimText) -> msgspec.Raw:
         """The spec."""
         return claim.spec
 
     def as_json(self, claim: ClaimText) -> bytes:
         """The whole claim, changed."""
-        metadata = members(claim.parts["metadata"])
+        metadata = dict(members(claim.parts["metadata"]))
         if self.finalizer:
             finalizers = [*(claim.metadata.finalizers or ()), self.finalizer]
-            metadata["finalizers"] = msgspec.json.encode(finalizers)
+            metadata["finalizers"] = _raw(finalizers)
         if self.annotations:
             annotations = {**(claim.metadata.annotations or {}), **self.annotations}
-            metadata["annotations"] = msgspec.json.encode(annotations)
-        return joined({**claim.parts, "metadata": joined(metadata)})
+            metadata["annotations"] = _raw(annotations)
+        return bytes(joined({**claim.parts, "metadata": joined(metadata)}))
 
     def as_protobuf(self, message: bytes) -> bytes:
         """The message ResourceClaim, changed."""
@@ -106,16 +106,16 @@ class Unmark:
     finalizer: str
     subresource: ClassVar[str] = ""
 
-    def sends_back(self, claim: ClaimText) -> bytes:
+    def sends_back(self, claim: ClaimText) -> msgspec.Raw:
         """The spec."""
         return claim.spec
 
     def as_json(self, claim: ClaimText) -> bytes:
         """The whole claim, changed."""
-        metadata = members(claim.parts["metadata"])
+        metadata = dict(members(claim.parts["metadata"]))
         rest = [each for each in claim.metadata.finalizers or () if each != self.finalizer]
-        metadata["finalizers"] = msgspec.json.encode(rest)
-        return joined({**claim.parts, "metadata": joined(metadata)})
+        metadata["finalizers"] = _raw(rest)
+        return bytes(joined({**claim.parts, "metadata": joined(metadata)}))
 
     def as_protobuf(self, message: bytes) -> bytes:
         """The message ResourceClaim, changed."""
@@ -145,7 +145,7 @@ class Allocation:
 
     def as_json(self, claim: ClaimText) -> bytes:
         """The whole claim, changed."""
-        status = {**claim.status, "allocation": self.allocation}
+        status = {**claim.status, "allocation": msgspec.Raw(self.allocation)}
         return _with_status(claim, {**status, "reservedFor": _with_consumer(claim, self.consumer)})
 
 
@@ -156,7 +156,7 @@ class Reservation:
     consumer: ResourceClaimConsumerReference
     subresource: ClassVar[str] = "/status"
 
-    def sends_back(self, claim: ClaimText) -> bytes:
+    def sends_back(self, claim: ClaimText) -> msgspec.Raw:
         """The status."""
         return claim.parts["status"]
 
@@ -188,13 +188,13 @@ class Release:
     uids: Collection[str]
     subresource: ClassVar[str] = "/status"
 
-    def sends_back(self, claim: ClaimText) -> bytes:
+    def sends_back(self, claim: ClaimText) -> msgspec.Raw:
         """The status."""
         return claim.parts["status"]
 
     def as_json(self, claim: ClaimText) -> bytes:
         """The whole claim, changed."""
-        rest = [bytes(each.text) for each in claim.consumers if each.uid not in self.uids]
+        rest = [each.text for each in claim.consumers if each.uid not in self.uids]
         return _with_status(claim, {**claim.status, "reservedFor": listed(rest)})
 
     def as_protobuf(self, message: bytes) -> bytes:
@@ -252,9 +252,13 @@ def is_of_version(message: bytes, claim: ClaimText) -> bool:
     )
 
 
-def _with_consumer(claim: ClaimText, consumer: ResourceClaimConsumerReference) -> bytes:
-    return listed([*(bytes(each.text) for each in claim.consumers), msgspec.json.encode(consumer)])
+def _with_consumer(claim: ClaimText, consumer: ResourceClaimConsumerReference) -> msgspec.Raw:
+    return listed([*(each.text for each in claim.consumers), _raw(consumer)])
 
 
-def _with_status(claim: ClaimText, status: Mapping[str, bytes]) -> bytes:
-    return joined({**claim.parts, "status": joined(status)})
+def _with_status(claim: ClaimText, status: Members) -> bytes:
+    return bytes(joined({**claim.parts, "status": joined(status)}))
+
+
+def _raw(value: object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))

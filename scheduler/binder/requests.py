@@ -12,7 +12,6 @@ from scheduler.client import (
     JSON,
     PROTOBUF,
     ApiClient,
-    Committed,
     Rejected,
     UnavailableError,
     WriteOutcome,
@@ -102,15 +101,6 @@ async def send_once(client: ApiClient, claim: ClaimText, edit: Edit) -> WriteOut
 def is_invalid(answer: WriteOutcome) -> bool:
     """Whether a change was refused for what it would make of the claim, perhaps for other bytes alone."""
     return isinstance(answer, Rejected) and answer.status == 422
-
-
-def is_answer_for(answer: Committed, claim: ClaimText) -> bool:
-    """Whether an answer is that claim in any version, and not of whoever stands between us and the API server."""
-    try:
-        found = ClaimText.read(answer.body).metadata
-    except ValueError:
-        return False
-    return (found.name, found.uid) == (claim.metadata.name, claim.metadata.uid)
 
 
 def claim_path(namespace: str, name: str) -> str:

@@ -25,7 +25,6 @@ from scheduler.binder.requests import (
     MOVED,
     claim_path,
     exact_request,
-    is_answer_for,
     is_invalid,
     send,
 )
@@ -136,7 +135,7 @@ class _Stamper:
             return
         if claim is None:
             stamp.problem = ""
-        elif isinstance(answer, Committed) and is_answer_for(answer, claim):
+        elif isinstance(answer, Committed) and claim.is_in(answer.body):
             stamp.problem = ""
             self.stamped += 1
             self._tell(answer.body)

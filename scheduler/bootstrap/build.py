@@ -24,7 +24,7 @@ from scheduler.clock import Clock
 from scheduler.config import Settings
 from scheduler.engine.engine import Engine
 from scheduler.events import WARNING, EventRecorder, Reference
-from scheduler.framework.environment import Environment, Mode, ShouldStop, TakesLongError
+from scheduler.framework.environment import Environment, Mode, ShouldStop
 from scheduler.leader import AlwaysLeader, FollowLease, LeaderElector, Leadership
 from scheduler.metrics import Metrics
 from scheduler.model import Kind, Pod
@@ -107,12 +107,7 @@ def build_environment(
         """Searches begin in the event loop, and leave it when they hold it up."""
         limit = clock.monotonic() + STALL_SECONDS
 
-        def should_stop() -> bool:
-            if clock.monotonic() >= limit:
-                raise TakesLongError
-            return False
-
-        return should_stop
+        return lambda: clock.monotonic() >= limit
 
     def new_share_id(_claim: ResourceClaim, _request: str, _device: DeviceID) -> str:
         return str(uuid.UUID(int=rng.getrandbits(128), version=4))
@@ -127,6 +122,7 @@ def build_environment(
         on_node_error=allocation.on_node_error,
         mode=mode,
         start_deadline=start_deadline,
+        hands_over_searches=True,
         binding_timeout_seconds=settings.binding.binding_timeout_seconds,
     )
 

@@ -35,12 +35,14 @@ from scheduler.config import Settings, TLSSettings
 from scheduler.extender.holds import Holds
 from scheduler.extender.service import ExtenderService
 from scheduler.extender.wakeup import WakeUp
+from scheduler.flight_recorder import FlightRecorder
 from scheduler.framework.environment import Mode
 from scheduler.framework.events import Event
 from scheduler.leader import LeadershipLostError
 from scheduler.model import ClaimRecord, Kind
 from scheduler.web.health import create_health_app
 from scheduler.web.profile import Profiling
+from scheduler.web.recording import show_recording
 from scheduler.web.server import (
     GRACE_SECONDS,
     is_loopback,
@@ -233,6 +235,10 @@ class Process:
         self._closers: list[Callable[[], None]] = []
         enabled = core.settings.enable_profiling
         self._profiling = Profiling(core.clock.monotonic) if enabled else None
+        self._recorder: FlightRecorder | None = None
+        if core.settings.enable_flight_recorder:
+            self._recorder = FlightRecorder(core.cache, core.engine.environment)
+            core.engine.observer = self._recorder
         self._server_tasks: set[asyncio.Task[None]] = set()
 
     # --- what probes say ----------------------------------------------------------------------------------------------
@@ -347,9 +353,12 @@ class Process:
             metrics=core.metrics.render,
             details=self.details,
             profile=None if self._profiling is None else self._profiling.show,
+            recording=None if self._recorder is None else show_recording(self._recorder),
         )
         if self._profiling is not None:
             _log.warning("profiling is on: %s/debug/profile", settings.health_address)
+        if self._recorder is not None:
+            _log.warning("decisions are recorded: %s/debug/recording", settings.health_address)
         self._servers.append(self._make_server(health, settings.health_address, None))
         if self.mode is Mode.EXTENDER:
             self._servers.append(self._extender_server())
@@ -402,6 +411,7 @@ class Process:
             if settings.leader_election.follow_lease
             else 0.0,
             observe=core.metrics.webhook,
+            refused=core.metrics.webhook_refused,
         ).create()
         server = self._make_server(app, settings.bind_address, settings.tls)
         if server.config.ssl is not None:

@@ -26,6 +26,7 @@ from scheduler.cache.allocated import AllocatedIndex, Conflict, Use
 from scheduler.cache.assume import AssumeCache
 from scheduler.cache.changes import ChangeLog, nodes_reading
 from scheduler.cache.conflicts import Judge
+from scheduler.cache.expectations import Expectation, HoldSet, PlaceSet
 from scheduler.cache.in_flight import InFlight
 from scheduler.cache.limits import PoolLimits, limits_of
 from scheduler.cache.nodes import NodeIndex
@@ -48,6 +49,7 @@ from scheduler.model import (
 
 ConflictListener = Callable[[Conflict], None]
 ProgressListener = Callable[[Kind, int], None]
+ExpectationListener = Callable[[Expectation], None]
 _MANY_SLICES: Final = (
     256  # beyond this, indexing all slices anew is cheaper than inserting them one by one
 )
@@ -102,6 +104,7 @@ class ClusterCache:
         self._listeners: list[ChangeListener] = []
         self._conflict_listeners: list[ConflictListener] = []
         self._progress_listeners: list[ProgressListener] = []
+        self._expectation_listeners: list[ExpectationListener] = []
         self._snapshot: ClusterSnapshot | None = None
         self._snapshot_of = (-1, -1)
         self._revision = 0
@@ -178,10 +181,12 @@ class ClusterCache:
     ) -> None:
         """Hold what was decided for a pod: claim UID -> the claim and its allocation. Replaces its earlier hold."""
         self._held(self._in_flight.hold(pod_uid, claims))
+        self._expect(HoldSet(pod_uid, claims))
 
     def release(self, pod_uid: str) -> None:
         """End a pod's hold: what it decided is written, or given up."""
         self._held(self._in_flight.release(pod_uid))
+        self._expect(HoldSet(pod_uid, {}))
 
     def assume_pod(
         self,
@@ -205,11 +210,13 @@ class ClusterCache:
         counted = _with_demand(known or pod, demand)
         self._assumed_pods[uid] = (counted, node_name)
         self._node_index.put_pod(counted, node_name)
+        self._expect(PlaceSet(uid, pod, node_name, demand))
 
     def forget_pod(self, uid: str) -> None:
         """Count a pod no more on the node decided for it: the bind failed."""
         if self._assumed_pods.pop(uid, None) is not None:
             self._node_index.remove_pod(uid)
+        self._expect(PlaceSet(uid))
 
     # -- what can be asked ------------------------------------------------------------------------------------------
 
@@ -261,6 +268,10 @@ class ClusterCache:
             partial = unreadable(record)
             if partial is None or not is_lost(partial, "spec"):
                 yield record.claim
+
+    def objects(self, kind: Kind) -> Iterator[Watched]:
+        """All objects of a kind, the newest known of each."""
+        return iter(self._stores[kind])
 
     def claim_records(self) -> Iterator[ClaimRecord]:
         """All claims with their bytes, the newest known of each."""
@@ -348,6 +359,10 @@ class ClusterCache:
     def subscribe_progress(self, listener: ProgressListener) -> None:
         """Call back with the version whenever the watch of a kind has come further."""
         self._progress_listeners.append(listener)
+
+    def subscribe_expectations(self, listener: ExpectationListener) -> None:
+        """Call back when a pod holds or releases devices, or counts on a node before the watch shows it there."""
+        self._expectation_listeners.append(listener)
 
     # -- checks -----------------------------------------------------------------------------------------------------
 
@@ -539,6 +554,10 @@ class ClusterCache:
         consumers = () if record is None else record.claim.status.reserved_for or ()
         pods = (self._pods.by_uid(consumer.uid) for consumer in consumers)
         return any(pod is not None and bool(pod.spec.node_name) for pod in pods)
+
+    def _expect(self, expectation: Expectation) -> None:
+        for listener in self._expectation_listeners:
+            listener(expectation)
 
     def _tell_conflicts(self, conflicts: Sequence[Conflict]) -> None:
         for conflict in conflicts:

@@ -114,10 +114,13 @@ class LayeredMap(Mapping[K, V], Generic[K, V]):
         return self._base
 
     def _merge(self) -> None:
+        # What lies over is read before the base and emptied after it: a thread that reads, or merges too, misses nothing.
+        over = self._over
         base = self._base.copy()
-        for key, value in self._over.items():
+        for key, value in over.items():
             if value is _GONE:
                 base.pop(key, None)
             else:
                 base[key] = cast("V", value)
-        self._base, self._over = base, {}
+        self._base = base
+        self._over = {}

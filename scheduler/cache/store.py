@@ -13,6 +13,9 @@ from enum import StrEnum
 from operator import is_
 from typing import Final, Generic, TypeVar, cast
 
+from msgspec.structs import replace
+
+from allocator.model.claims import ResourceClaim
 from allocator.model.meta import ObjectMeta
 from scheduler.cache.unreadable import carried_over, identified, with_meta
 from scheduler.model import ClaimRecord, Kind, Watched, unreadable
@@ -67,6 +70,21 @@ def version_number(text: str) -> int | None:
     """A resourceVersion as a number; None: it is none."""
     is_number = text.isascii() and text.isdecimal() and len(text) <= _LONGEST_VERSION
     return int(text) if is_number else None
+
+
+def undated(item: Watched) -> Watched:
+    """The object without a resourceVersion, which is newer than any other.
+
+    For what no watch has shown: manifests may come from several clusters, or hold any text there.
+    """
+    if isinstance(item, ClaimRecord):
+        return ClaimRecord(cast("ResourceClaim", undated(cast("Watched", item.claim))), item.raw)
+    if not item.metadata.resource_version:
+        return item
+    return cast(
+        "Watched",
+        replace(item, metadata=replace(item.metadata, resource_version="")),
+    )
 
 
 def is_newer(version: int, than: int) -> bool:

@@ -159,13 +159,15 @@ def _pod(item: UnreadablePod, known: Pod) -> UnreadablePod:
 
 
 def _slice(item: Any, known: Any) -> UnreadableSlice:
-    """Which pool it is part of, and which nodes see it. How many of what there are nobody needs to know any more."""
+    """Which pool it is part of, which nodes see it, and which devices it had, if none can be read."""
     item = _from(item, known, "spec.driver", "driver")
     scope = "node_name", "node_selector", "all_nodes", "per_device_node_selection"
     for path in ("spec.nodeName", "spec.nodeSelector", "spec.allNodes"):
         if is_lost(item, path):
             item = _from(item, known, path, *scope)
             break
+    if not item.spec.devices:
+        item = _from(item, known, "spec.devices", "devices")
     if is_lost(item, "spec.pool.name"):
         pool = replace(item.spec.pool, name=known.spec.pool.name)
         item = replace(item, spec=replace(item.spec, pool=pool))

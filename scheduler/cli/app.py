@@ -20,6 +20,7 @@ COMMANDS: Final = (
     "demo",
     "simulate",
     "explain",
+    "replay",
     "validate",
     "cel",
     "top",

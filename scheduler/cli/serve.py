@@ -49,6 +49,14 @@ def _command(entry: str) -> Callable[..., int]:
                 show_default=False,
             ),
         ] = None,
+        enable_flight_recorder: Annotated[
+            bool | None,
+            typer.Option(
+                "--enable-flight-recorder/--no-enable-flight-recorder",
+                help="Keep the last decisions with their inputs; serve /debug/recording at the health address. Off by default.",
+                show_default=False,
+            ),
+        ] = None,
         leader_elect: Annotated[
             str | None, typer.Option(metavar="true|false", help="Take part in a leader election.")
         ] = None,
@@ -94,6 +102,7 @@ def _command(entry: str) -> Callable[..., int]:
             "bindAddress": bind_address,
             "healthAddress": health_address,
             "enableProfiling": enable_profiling,
+            "enableFlightRecorder": enable_flight_recorder,
             "leaderElection.enabled": elect,
             "leaderElection.followLease": follow_lease,
             "tls.certFile": tls_cert_file,

@@ -1,7 +1,8 @@
-"""What was found in a view, and what a node answered: the first is shared by all nodes with an equal view."""
+"""What a search found in a view, and what a node answered: the first is shared by all nodes with an equal view."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from allocator import Allocated, Outcome, PreparedClaims
 from allocator.allocate import allocated
@@ -12,13 +13,14 @@ from allocator.pools import Candidate, Pool
 from allocator.result import ChosenDevice, NewShareID
 from allocator.search import Solution
 from allocator.view import NodeView
-from scheduler.cycle import UNKNOWN_NODE
-from scheduler.framework.cycle_state import NodeVerdict, RawScores, ScoreMemo
+from scheduler.conclusion import UNKNOWN_NODE
+from scheduler.framework.cycle_state import NodeVerdict
+from scheduler.framework.profile import Scores
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.model import NodeInfo
 
 
-class Found:
+class SearchResult:
     """What a search found, about anonymous claims.
 
     Attributes:
@@ -27,10 +29,11 @@ class Found:
         outcome: the outcome on that node.
         status: what the node is to a pod with this question.
         ends_attempt: whether no other node will do better.
-        scores: of the first node that was scored, if the strategy finds the same in all equal views.
+        score: how well the devices serve a pod, if that has been asked and is the same in all equal views.
+        scores: all scores of a node, if nothing but the devices is scored.
     """
 
-    __slots__ = ("ends_attempt", "outcome", "scores", "solution", "status", "view")
+    __slots__ = ("ends_attempt", "outcome", "score", "scores", "solution", "status", "view")
 
     def __init__(
         self,
@@ -44,7 +47,8 @@ class Found:
         self.outcome = outcome
         self.status = verdict.status
         self.ends_attempt = verdict.ends_attempt
-        self.scores: RawScores | None = None
+        self.score: int | None = None
+        self.scores: Scores | None = None
 
     @property
     def depends_on_time(self) -> bool:
@@ -151,32 +155,37 @@ def _pool_name(pool: Pool) -> DeviceID:
     return DeviceID(pool.id.driver, pool.id.name, "")
 
 
-class Answer(ScoreMemo):
-    """The last answer of one node to one question. Only its scores are filled in later.
+class Answer:
+    """What one node answers: to a question, whoever asks it, or to one pod alone. Only its scores are filled in later.
 
     Attributes:
-        info: the node as the predicates saw it.
+        info: the node as the predicates saw it; None: it is not known.
         view: the node as the search saw it; None if it was not asked.
         found: by the search; None if it was not asked.
-        status: success, or the refusal, in anonymous words.
+        verdict: what the node is to one pod, if this is for that pod alone.
+        status: success, or the refusal: in words without names, or in those of the one pod.
         ends_attempt: whether no other node will do better.
         scores: what the scorers say of a node that fits, once they were asked.
     """
 
-    __slots__ = ("ends_attempt", "found", "info", "status", "view")
+    __slots__ = ("ends_attempt", "found", "info", "scores", "status", "verdict", "view")
 
     def __init__(
         self,
-        info: NodeInfo,
+        info: NodeInfo | None,
         refusal: Status | None = None,
         view: NodeView | None = None,
-        found: Found | None = None,
+        found: SearchResult | None = None,
+        verdict: NodeVerdict | None = None,
     ) -> None:
-        super().__init__()
         self.info = info
         self.view = view
         self.found = found
-        if refusal is not None:
+        self.verdict = verdict
+        self.scores: Scores | None = None
+        if verdict is not None:
+            self.status, self.ends_attempt = verdict.status, verdict.ends_attempt
+        elif refusal is not None:
             self.status, self.ends_attempt = refusal, False
         elif found is not None:
             self.status, self.ends_attempt = found.status_on(view), found.ends_attempt
@@ -189,69 +198,5 @@ class Answer(ScoreMemo):
         return self.found is None and self.status is not SUCCESS
 
 
-class Verdicts(Mapping[str, NodeVerdict]):
-    """Verdicts on some nodes, in order, each made when it is looked at."""
-
-    def __init__(
-        self,
-        names: Sequence[str],
-        answers: Mapping[str, "Told"],
-        make: Callable[["Told"], NodeVerdict],
-        words: Callable[[Status], Status],
-    ) -> None:
-        """Keep what verdicts are made from.
-
-        Args:
-            names: of the nodes.
-            answers: node name -> what it answered; nodes without one are not known.
-            make: puts an answer in the words of a pod.
-            words: puts a status in the words of a pod.
-        """
-        self._names = names
-        self._answers = answers
-        self._make = make
-        self._words = words
-        self._set: frozenset[str] | None = None
-        self._made: dict[str, NodeVerdict] = {}
-
-    def only(self, names: Sequence[str]) -> "Verdicts":
-        """The same verdicts on fewer nodes."""
-        fewer = Verdicts(names, self._answers, self._make, self._words)
-        fewer._made = self._made  # what was made for one is there for both
-        return fewer
-
-    def messages(self) -> dict[str, str]:
-        """What each node says, without making its verdict: most nodes say the same."""
-        said: dict[str, str] = {}
-        messages: dict[str, str] = {}
-        for name in self._names:
-            status = self._answers.get(name, UNKNOWN_NODE).status
-            text = status.message
-            message = said.get(text)
-            if message is None:
-                message = said[text] = self._words(status).message
-            messages[name] = message
-        return messages
-
-    def __getitem__(self, name: str) -> NodeVerdict:
-        made = self._made.get(name)
-        if made is None:
-            if name not in self:
-                raise KeyError(name)
-            made = self._made[name] = self._make(self._answers.get(name, UNKNOWN_NODE))
-        return made
-
-    def __contains__(self, name: object) -> bool:
-        if self._set is None:
-            self._set = frozenset(self._names)
-        return name in self._set
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-
-Told = Answer | NodeVerdict
-"""What a node says: an answer about anonymous claims, or a verdict about a pod's own."""
+UNKNOWN: Final = Answer(None, verdict=UNKNOWN_NODE)
+"""The answer of a node that is not known."""

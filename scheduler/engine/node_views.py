@@ -16,7 +16,7 @@ from allocator.model.nodes import Node
 from allocator.pools import Pool, PoolRules, gather_pools
 from allocator.snapshot import PoolUsage, PreparedSlice, Snapshot
 from allocator.view import NodeView, UsageKeys, usage_of, view_of
-from scheduler.engine.seen import OLDER, Seen
+from scheduler.framework.cursor import OLDER, SnapshotCursor
 from scheduler.model import ClusterSnapshot
 
 _SPARE_VIEWS: Final = 64  # of nodes that are gone, before they are looked for
@@ -69,7 +69,7 @@ def _is_same(pools: tuple[PoolParts, ...], devices: Snapshot) -> bool:
     return True
 
 
-class _Kept:
+class _CachedView:
     """A view with what it was derived from."""
 
     __slots__ = ("local", "pools", "shared", "view")
@@ -95,10 +95,10 @@ class NodeViews:
         self._rules = rules
         self._interner = Interner()
         self._usage_keys = UsageKeys()
-        self._views: dict[str, _Kept] = {}
+        self._views: dict[str, _CachedView] = {}
         self._shared: SharedParts | None = None
         self._shared_of: Snapshot | None = None
-        self._seen = Seen()
+        self._cursor = SnapshotCursor()
         self._stale: set[str] = set()
         self._are_kept = False
         self._most_pools = _SPARE_VIEWS
@@ -122,7 +122,7 @@ class NodeViews:
             What any node may read of the snapshot.
         """
         shared = self.shared(snapshot.devices)
-        changed = self._seen.catch_up(snapshot, shared)
+        changed = self._cursor.catch_up(snapshot, shared)
         self._are_kept = changed is not OLDER
         if changed is None:
             self._stale = set(self._views)
@@ -151,7 +151,7 @@ class NodeViews:
         return view
 
     def _looked_at(
-        self, kept: _Kept | None, node: Node, devices: Snapshot, shared: SharedParts
+        self, kept: _CachedView | None, node: Node, devices: Snapshot, shared: SharedParts
     ) -> NodeView:
         local = devices.slices.local(node.name)
         if kept is None or not self._is_structure(kept, node, local, shared, devices):
@@ -162,7 +162,7 @@ class NodeViews:
 
     @staticmethod
     def _is_structure(
-        kept: _Kept, node: Node, local: object, shared: SharedParts, devices: Snapshot
+        kept: _CachedView, node: Node, local: object, shared: SharedParts, devices: Snapshot
     ) -> bool:
         """Whether a view is current but for what is in use."""
         view = kept.view
@@ -185,12 +185,12 @@ class NodeViews:
         view = view_of(
             node, pools, devices.slices, devices.allocated, self._interner, self._usage_keys
         )
-        self._views[node.name] = _Kept(view, local, shared, _pool_parts(local, devices))
+        self._views[node.name] = _CachedView(view, local, shared, _pool_parts(local, devices))
         return view
 
     def _used(
         self,
-        kept: _Kept,
+        kept: _CachedView,
         devices: Snapshot,
         local: Sequence[PreparedSlice],
         shared: SharedParts,
@@ -203,7 +203,7 @@ class NodeViews:
             view = old
         else:
             view = NodeView(old.node, old.pools, old.structure, usage, old.columns, old.own_names)
-        self._views[old.node.name] = _Kept(view, local, shared, _pool_parts(local, devices))
+        self._views[old.node.name] = _CachedView(view, local, shared, _pool_parts(local, devices))
         return view
 
     def forget_nodes_not_in(self, nodes: Mapping[str, object]) -> None:

@@ -1,27 +1,24 @@
 """A question: all that an attempt asks of a node, without the names of the pod that asks.
 
-Pods of one template ask the same, and the answers of nodes are kept with the question. The claims of a question carry
-placeholders for names, which cannot be in any real text, so that a refusal can be handed to each pod in its own words.
+Pods of one template ask the same, and the answers of nodes are kept with the question.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
-from allocator import Allocated, Outcome, PreparedClaims
+from allocator import PreparedClaims
 from allocator.columns import exactly
 from allocator.model.claims import ResourceClaim
 from allocator.model.devices import DeviceClass
-from allocator.model.meta import ObjectMeta
-from allocator.outcome import Reason
 from allocator.requests import reads_of
-from allocator.result import NewShareID
 from allocator.view import NodeView, Reads, ViewKey
-from scheduler.engine.answers import Answer, Found, Told
-from scheduler.engine.seen import OLDER, Seen
-from scheduler.framework.cycle_state import CycleState, NodeVerdict
+from scheduler.engine.answers import Answer, SearchResult
+from scheduler.framework.cursor import OLDER, SnapshotCursor
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.pod_info import PodInfo
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.model import ClusterSnapshot
 from scheduler.plugins import node_allocatable
@@ -30,48 +27,17 @@ _ENCODER: Final = msgspec.json.Encoder(enc_hook=exactly, order="deterministic")
 
 
 def question_parts(state: CycleState) -> dict[str, Any]:
-    """Everything of the pod that predicates, search and scorers read; contents of classes apart."""
-    spec = state.pod.spec
+    """All that plugins and the search see of the pod; contents of classes apart."""
     parts = {
+        "spec": state.info.spec,
+        "facts": state.info.facts,
         "claims": tuple(claim.spec for claim in state.unallocated),
-        "node_name": spec.node_name,
-        "node_selector": spec.node_selector,
-        "node_affinity": None if spec.affinity is None else spec.affinity.node_affinity,
-        "tolerations": spec.tolerations,
-        "requests": state.requests,
-        "scoring_requests": state.scoring_requests,
-        "ports": sorted((port.port, port.protocol, port.ip) for port in state.ports),
-        "backed_resources": sorted(state.backed_resources),
-        "repelled_from": sorted(state.repelled_from),
     }
     if state.environment.features.node_allocatable_resources and state.unallocated:
-        parts["counted_with_devices"] = _counted_with_devices(state)
+        # Who uses the claims, whose devices may count in resources of the node for each user.
+        users = node_allocatable.containers_of_claims(state.pod)
+        parts["users"] = [users.get(claim.metadata.name) for claim in state.unallocated]
     return parts
-
-
-def _counted_with_devices(state: CycleState) -> tuple[Any, ...]:
-    """What decides, once devices are chosen that count in resources of their node, whether there is room for them.
-
-    Exact amounts, since all is summed before it is rounded; limits, which are to cover devices; and who uses what.
-    """
-    spec = state.pod.spec
-    users = node_allocatable.containers_of_claims(state.pod)
-    containers = [
-        (each.name, each.resources.requests, each.resources.limits, each.is_sidecar)
-        for each in spec.containers or ()
-    ]
-    initial = [
-        (each.name, each.resources.requests, each.resources.limits, each.is_sidecar)
-        for each in spec.init_containers or ()
-    ]
-    whole = spec.resources
-    return (
-        containers,
-        initial,
-        None if whole is None else (whole.requests, whole.limits),
-        spec.overhead,
-        [users.get(claim.metadata.name) for claim in state.unallocated],
-    )
 
 
 def question_key(state: CycleState) -> bytes:
@@ -79,98 +45,12 @@ def question_key(state: CycleState) -> bytes:
     return _ENCODER.encode(question_parts(state))
 
 
-def anonymous(claims: Sequence[ResourceClaim]) -> tuple[ResourceClaim, ...]:
-    """Claims with placeholders for names."""
-    return tuple(
-        ResourceClaim(
-            metadata=ObjectMeta(namespace="\x01", name=_placeholder(index)), spec=claim.spec
-        )
-        for index, claim in enumerate(claims)
-    )
-
-
-def _placeholder(index: int) -> str:
-    return f"\x02{index}\x02"
-
-
-Words = dict[tuple[object, ...], Status]
-
-
-def named(status: Status, claims: Sequence[ResourceClaim], words: Words) -> Status:
-    """A status about anonymous claims, in the words of a pod's own claims; `words` keeps what was said before."""
-    reason = status.reason
-    if reason is None or "\x02" not in reason.message + reason.claim:
-        return status
-    key = (reason.message, reason.claim, reason.request, reason.kind, status.plugin, status.code)
-    known = None if reason.devices else words.get(key)  # devices are of one node
-    if known is not None:
-        return known
-    message, claim = reason.message, reason.claim
-    for index, real in enumerate(claims):
-        message = message.replace(f"\x01/{_placeholder(index)}", real.key)
-        message = message.replace(_placeholder(index), real.metadata.name)
-        if claim == _placeholder(index):
-            claim = real.metadata.name
-    named_reason = Reason(
-        kind=reason.kind,
-        message=message,
-        claim=claim,
-        request=reason.request,
-        devices=reason.devices,
-    )
-    made = Status(status.code, named_reason, status.plugin)
-    if not reason.devices:
-        words[key] = made
-    return made
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Asked:
-    """A question as one pod asks it.
-
-    Attributes:
-        question: what is asked.
-        claims: the pod's own, in place of the anonymous ones.
-        new_share_id: makes ids for shares of the pod's claims.
-        words: what has been put in the pod's words already.
-    """
-
-    question: "Question"
-    claims: tuple[ResourceClaim, ...]
-    new_share_id: NewShareID
-    words: Words = field(default_factory=dict)
-
-    def named(self, status: Status) -> Status:
-        """A status about anonymous claims, in the words of the pod."""
-        return named(status, self.claims, self.words)
-
-    def verdict(self, answer: Answer) -> NodeVerdict:
-        """What a node answered, as a verdict about the pod's own claims."""
-        found, view = answer.found, answer.view
-        if answer.status is not SUCCESS:
-            return NodeVerdict(self.named(answer.status), ends_attempt=answer.ends_attempt)
-        if found is None or view is None or not self.claims:
-            return NodeVerdict(score_memo=answer)
-        match found.on(view, self.question.prepared, self.claims, self.new_share_id):
-            case Allocated(allocations=results):
-                uids = (claim.metadata.uid for claim in self.claims)
-                allocations = dict(zip(uids, results, strict=True))
-            case outcome:
-                raise AssertionError(f"a node that fits has no allocation: {outcome}")
-        return NodeVerdict(allocations=allocations, score_memo=answer)
-
-    def outcome(self, answer: Answer) -> Outcome:
-        """What the search on a node found, for the pod's own claims; refusals in anonymous words."""
-        if answer.found is None:
-            raise AssertionError("asked for devices before searching")
-        return answer.found.on(answer.view, self.question.prepared, self.claims, self.new_share_id)
-
-
 class Question:
     """A question with the answers of nodes.
 
     Attributes:
         key: the question itself.
+        info: any pod that asks it, as plugins see it.
         prepared: the anonymous claims, ready for the search; None without claims.
         reads: the attributes that the search may read; None: all of a device.
         classes: (name, content) of each class that a claim names; None: it does not exist.
@@ -187,13 +67,14 @@ class Question:
     """
 
     __slots__ = (
-        "_seen",
+        "_cursor",
         "answers",
         "classes",
         "ending",
         "failure",
         "fitting",
         "found",
+        "info",
         "key",
         "prepared",
         "reads",
@@ -207,25 +88,27 @@ class Question:
     def __init__(
         self,
         key: bytes,
+        info: PodInfo,
         prepared: PreparedClaims | None,
         classes: tuple[tuple[str, DeviceClass | None], ...],
     ) -> None:
         self.key = key
+        self.info = info
         self.prepared = prepared
         reads = None if prepared is None else reads_of(prepared)
         self.reads = None if reads is None else Reads(reads)
         self.classes = classes
         self.answers: dict[str, Answer] = {}
-        self.found: dict[ViewKey, Found] = {}
+        self.found: dict[ViewKey, SearchResult] = {}
         self.refusals: dict[Status, Status] = {}
         self.fitting: set[str] = set()
         self.ending: set[str] = set()
         self.stale: set[str] = set()
         self.timed_out: set[str] = set()
         self.slow: set[str] = set()
-        self.failure: Failure | None = None
+        self.failure: NoNodeFits | None = None
         self.weight = 1
-        self._seen = Seen()
+        self._cursor = SnapshotCursor()
 
     def catch_up(self, snapshot: ClusterSnapshot, shared: object) -> bool:
         """Learn which answers may be old by now.
@@ -237,7 +120,7 @@ class Question:
         Returns:
             Whether `answers` but for `stale` are those of the snapshot. False: it is older than the answers.
         """
-        changed = self._seen.catch_up(snapshot, shared)
+        changed = self._cursor.catch_up(snapshot, shared)
         if changed is OLDER:
             return False
         if changed is None:
@@ -299,7 +182,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class NoNodeFits:
     """No node can do.
 
     Attributes:
@@ -311,7 +194,7 @@ class Failure:
     """
 
     snapshot: ClusterSnapshot
-    answers: Mapping[str, Told]
+    answers: Mapping[str, Answer]
     total: int
     refusals: tuple[tuple[Status, int], ...]
     status: Status

@@ -1,7 +1,15 @@
 """The webhooks: raw bytes in, raw bytes out, over `ExtenderService`.
 
-Anything but a well-formed POST of JSON within the limits is refused before it is looked at; errors never repeat what the
-caller sent. Who may not write (not the leader, caches not synced) answers 503. Source: reliability 5.4.
+Of an HTTP error kube-scheduler shows the code alone. So whatever it may see is answered with status 200: filter and bind
+say why in `Error`, which goes into the pod's event; prioritize and preempt have no room for a text, and answer what does
+no harm: no scores, and no node to evict pods from (an HTTP error would make an ignorable extender's preemption go on
+without us). Nothing but the reason is in such an answer: who may not write (not the leader, caches not synced) never lets
+a pod be bound. All of it is logged and counted.
+
+What kube-scheduler never sends gets an HTTP error: another method or media type, a body that is no JSON object. Errors
+never repeat what the caller sent.
+
+Source: pkg/scheduler/extender.go and its callers; reliability 5.4.
 
 kube-scheduler waits for filter and prioritize between any two pods, so those calls go past FastAPI's middlewares and
 request objects: they are served straight from ASGI. FastAPI answers everything else.
@@ -10,6 +18,7 @@ request objects: they are served straight from ASGI. FastAPI answers everything 
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -20,18 +29,54 @@ from allocator.outcome import Reason
 from scheduler.api import extender_v1
 from scheduler.api.extender_v1 import RequestError
 from scheduler.clock import Clock
-from scheduler.extender.service import ExtenderService, ServiceError
+from scheduler.extender.complaints import Complaints
+from scheduler.extender.service import NO_REASON, ExtenderService, ServiceError
 
 _log: Final = logging.getLogger(__name__)
 
 _MOST_DIGITS: Final = 18  # of a length; reading many more is an error in Python
 Handler = Callable[[bytes], Awaitable[bytes]]
 Observe = Callable[[str, int, float], None]
+Refused = Callable[[str, str], None]
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 _Answer = tuple[int, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class _Verb:
+    """A webhook.
+
+    Attributes:
+        name: its path without slash.
+        handler: answers a body.
+        limit: bytes of a body.
+        refusal: the answer, with status 200, when there is none; takes the reason.
+        hint: what may be wrong when a body is too large.
+    """
+
+    name: str
+    handler: Handler
+    limit: int
+    refusal: Callable[[str], bytes]
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """Why a call has no answer.
+
+    Attributes:
+        cause: for the metric: a closed set.
+        text: constant.
+        status: the HTTP status for whoever is not kube-scheduler; 0: it may be kube-scheduler.
+    """
+
+    cause: str
+    text: str
+    status: int = 0
 
 
 class ExtenderApp:
@@ -45,6 +90,7 @@ class ExtenderApp:
         clock: Clock,
         patience_seconds: float = 0.0,
         observe: Observe = lambda _verb, _code, _seconds: None,
+        refused: Refused = lambda _verb, _cause: None,
     ) -> None:
         """Store the collaborators.
 
@@ -52,28 +98,33 @@ class ExtenderApp:
             service: answers.
             unavailable: why this process may not answer now, or None.
             clock: for waiting.
-            patience_seconds: how long a call waits for this process to become available before it answers 503; above 0
+            patience_seconds: how long a call waits for this process to become available before it is refused; above 0
                 only beside its own kube-scheduler, where nobody else could answer.
             observe: hears of each call: verb, HTTP status, seconds.
+            refused: hears of each call that was not served: verb, cause.
         """
         self._service = service
         self._unavailable = unavailable
         self._clock = clock
         self._patience = patience_seconds
         self._observe = observe
+        self._refused = refused
+        self._complaints = Complaints(clock)
 
     def create(self) -> Asgi:
         """Make the ASGI application."""
         others = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
         verbs: dict[str, Asgi] = {}
-        for verb, handler, limit in (
-            ("filter", self._filter, extender_v1.MAX_BODY_BYTES),
-            ("prioritize", self._prioritize, extender_v1.MAX_BODY_BYTES),
-            ("preempt", self._preempt, extender_v1.MAX_BODY_BYTES),
-            ("bind", self._bind, extender_v1.MAX_BIND_BODY_BYTES),
+        most, hint = extender_v1.MAX_BODY_BYTES, _NAMES_ONLY
+        for verb in (
+            _Verb("filter", self._filter, most, extender_v1.filter_error, hint),
+            _Verb("prioritize", self._prioritize, most, _no_scores, hint),
+            _Verb("preempt", self._preempt, most, _no_nodes, hint),
+            _Verb("bind", self._bind, extender_v1.MAX_BIND_BODY_BYTES, extender_v1.bind_result),
         ):
-            served = verbs[f"/{verb}"] = self._route(verb, handler, limit)
-            others.router.routes.append(Route(f"/{verb}", _Endpoint(served), methods=["POST"]))
+            path = f"/{verb.name}"
+            served = verbs[path] = self._route(verb)
+            others.router.routes.append(Route(path, _Endpoint(served), methods=["POST"]))
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             direct = scope["type"] == "http" and scope["method"] == "POST"
@@ -82,24 +133,30 @@ class ExtenderApp:
 
         return app
 
-    def _route(self, verb: str, handler: Handler, limit: int) -> Asgi:
+    def _route(self, verb: _Verb) -> Asgi:
         async def route(scope: Scope, receive: Receive, send: Send) -> None:
             started = time.perf_counter()
-            status, body = await self._call(scope, receive, handler, limit)
-            self._observe(verb, status, time.perf_counter() - started)
+            status, body = await self._call(verb, scope, receive)
+            self._observe(verb.name, status, time.perf_counter() - started)
             await _send(send, status, body)
 
         return route
 
-    async def _call(self, scope: Scope, receive: Receive, handler: Handler, limit: int) -> _Answer:
+    async def _call(self, verb: _Verb, scope: Scope, receive: Receive) -> _Answer:
+        body = b""
         try:
-            body = await _read(scope["headers"], receive, limit)
+            body = await _read(scope["headers"], receive, verb.limit)
             reason = await self._availability()
-            if reason is not None:
-                return _problem(503, reason.message)
-            return 200, await handler(body)
-        except Exception as problem:  # noqa: BLE001  # the caller gets an answer, the log gets the rest
-            return _failure(problem)
+            if reason is None:
+                return 200, await verb.handler(body)
+            problem = _Problem("unavailable", reason.message or NO_REASON)
+        except Exception as error:  # noqa: BLE001  # the caller gets an answer, the log gets the rest
+            problem = _problem_of(error, body, verb.hint)
+        self._refused(verb.name, problem.cause)
+        self._complaints.tell(verb.name, problem.text, body)
+        if problem.status:
+            return problem.status, orjson.dumps({"Error": problem.text})
+        return 200, verb.refusal(problem.text)
 
     async def _availability(self) -> Reason | None:
         reason = self._unavailable()
@@ -127,7 +184,9 @@ class ExtenderApp:
 
     async def _bind(self, body: bytes) -> bytes:
         outcome = await self._service.bind(extender_v1.parse_bind(body))
-        return extender_v1.bind_result(outcome.reason.message if outcome.reason else "")
+        # No text would mean that the pod is bound.
+        failure = "" if outcome.reason is None else outcome.reason.message or NO_REASON
+        return extender_v1.bind_result(failure)
 
 
 class MediaTypeError(Exception):
@@ -195,20 +254,37 @@ async def _send(send: Send, status: int, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def _failure(problem: Exception) -> _Answer:
-    match problem:
+def _problem_of(error: Exception, body: bytes, hint: str) -> _Problem:
+    match error:
         case MediaTypeError():
-            return _problem(415, "Content-Type must be application/json")
+            return _Problem("request", "Content-Type must be application/json", 415)
+        case RequestError() if error.too_large:
+            return _Problem("too large", str(error) if error.path else f"{error}{hint}")
         case RequestError():
-            return _problem(413 if problem.too_large else 400, str(problem))
+            return _Problem("request", str(error), 0 if _is_object(body) else 400)
         case ServiceError():
-            return _problem(500, problem.status.message)
+            return _Problem("time", error.status.message or NO_REASON)
         case HungUpError():
-            return _problem(400, "the caller has hung up")
+            return _Problem("request", "the caller has hung up", 400)
         case _:
-            _log.error("a call has met a defect", exc_info=problem)
-            return _problem(500, "internal error")
+            _log.error("a call has met a defect", exc_info=error)
+            return _Problem("defect", "internal error")
 
 
-def _problem(status: int, message: str) -> _Answer:
-    return status, orjson.dumps({"Error": message})
+def _is_object(body: bytes) -> bool:
+    """Whether a body is a JSON object, as all that kube-scheduler sends, whatever it holds."""
+    try:
+        return isinstance(orjson.loads(body), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+_NAMES_ONLY: Final = "; node objects are not accepted: set nodeCacheCapable: true"
+
+
+def _no_scores(_reason: str) -> bytes:
+    return extender_v1.prioritize_result({})
+
+
+def _no_nodes(_reason: str) -> bytes:
+    return extender_v1.preempt_result({})

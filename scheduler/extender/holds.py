@@ -10,7 +10,7 @@ from typing import Final
 
 from scheduler.cache.cluster import ClusterCache
 from scheduler.clock import Clock
-from scheduler.framework.cycle_state import CycleState, NodeVerdict
+from scheduler.framework.plan import Plan
 from scheduler.model import Change, Kind, Pod
 
 HOLD_SECONDS: Final = 30.0  # longer than a bind may take
@@ -28,14 +28,11 @@ class Holds:
         self._on_expired = on_expired
         self._expires: dict[str, float] = {}
 
-    def hold(self, state: CycleState, verdict: NodeVerdict) -> None:
-        """Hold what the verdict allocates, for the state's pod, instead of what it held before."""
-        uid = state.pod.metadata.uid
+    def hold(self, plan: Plan) -> None:
+        """Hold what a plan allocates, instead of what its pod held before."""
+        uid = plan.pod.metadata.uid
         self.release(uid)
-        claims = {claim.metadata.uid: claim for claim in state.unallocated}
-        self._cache.hold(
-            uid, {key: (claims[key], value) for key, value in verdict.allocations.items()}
-        )
+        self._cache.hold(uid, plan.held)
         self._expires[uid] = self._clock.monotonic() + HOLD_SECONDS
 
     def release(self, pod_uid: str) -> None:

@@ -5,41 +5,39 @@ decided, and lets the binder write. Source: scheduler-and-claims 6; reliability 
 """
 
 import asyncio
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from allocator.model.claims import ResourceClaim
 from allocator.model.meta import ObjectMeta
 from allocator.outcome import Reason, ReasonKind
-from scheduler import cycle
 from scheduler.api.decode import DecodeError
 from scheduler.api.extender_v1 import BindArgs, FilterArgs, PreemptArgs
 from scheduler.binder import BOUND, Binder, BindError, BindOutcome, Chain
 from scheduler.cache.cluster import ClusterCache
 from scheduler.clock import Clock
-from scheduler.engine.answers import Verdicts
-from scheduler.engine.engine import Engine
+from scheduler.conclusion import conclude
+from scheduler.engine import Attempt, Engine, LongSearch
+from scheduler.engine.results import SharedResult
 from scheduler.extender.holds import Holds
 from scheduler.extender.lag import OURS_IS_BEHIND, until_claims_are_known
 from scheduler.extender.shortlist import best_nodes, may_shorten
 from scheduler.extender.wakeup import WakeUp
-from scheduler.framework.cycle_state import (
-    CycleState,
-    FilterResult,
-    NodeVerdict,
-    SlowSearchError,
-)
-from scheduler.framework.environment import Environment
+from scheduler.framework.cycle_state import FilterResult, NodeVerdict
+from scheduler.framework.plan import plan_of
 from scheduler.framework.status import Code, Status, error
-from scheduler.model import NodeInfo, Pod
+from scheduler.model import Pod
 from scheduler.plugins.dynamic_resources import claim_to_give_back
-from scheduler.workers import TIME_IS_OVER, SearchWorker
+from scheduler.plugins.unsupported import BACKED_RESOURCES
+from scheduler.workers import TIME_IS_OVER, SearchWorker, WorkerClosedError
+
+_log: Final = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-PreFilter = Callable[[Pod, ClusterCache, Environment], CycleState | Status]
-FilterNode = Callable[[CycleState, NodeInfo], NodeVerdict]
 
 STEP_SECONDS: Final = 0.008  # that looking at nodes may hold up the event loop
 MOST_STEPS: Final = 25
@@ -70,6 +68,10 @@ class FilterAnswer:
     error: str = ""
 
 
+NO_REASON: Final = "no reason is known"
+_SHUTTING_DOWN: Final = error(
+    Reason(kind=ReasonKind.NOT_READY, message="this extender is shutting down")
+)
 _BEING_BOUND: Final = FilterAnswer(error="the pod is bound, or being bound, already")
 
 
@@ -110,7 +112,7 @@ class ExtenderService:
         self._max_open_binds = max_open_binds
         self._shortlist = shortlist
         self._holds = holds
-        self._give_backs: set[asyncio.Task[bool]] = set()
+        self._give_backs: set[asyncio.Task[None]] = set()
         self._worker = SearchWorker(engine, clock)
         self._search_seconds = search_seconds
 
@@ -118,28 +120,31 @@ class ExtenderService:
         """Give up searches under way."""
         self._worker.close()
 
-    async def _patiently(self, decide: Callable[[], _T], deadline: float) -> _T:
+    async def _patiently(self, decide: Callable[[], _T | LongSearch], deadline: float) -> _T:
         """Decide synchronously; a search that takes long runs beside the loop, and then the decision is made again.
 
         Raises:
             ServiceError: the time is over.
         """
         while True:
-            try:
-                return decide()
-            except SlowSearchError as slow:
-                await self._search(slow, deadline)
+            decided = decide()
+            if not isinstance(decided, LongSearch):
+                return decided
+            await self._search(decided, deadline)
 
-    async def _search(self, slow: SlowSearchError, deadline: float) -> None:
+    async def _search(self, slow: LongSearch, deadline: float) -> None:
         """Run a long search beside the loop, and remember what it found.
 
         Raises:
-            ServiceError: the time is over.
+            ServiceError: the time is over, or the process ends.
         """
         left = deadline - self._clock.monotonic()
         if left <= 0:
             raise ServiceError(TIME_IS_OVER) from None
-        await self._worker.search(slow, left)
+        try:
+            await self._worker.search(slow, left)
+        except WorkerClosedError:
+            raise ServiceError(_SHUTTING_DOWN) from None
 
     def _deadline(self) -> float:
         return self._clock.monotonic() + self._search_seconds
@@ -147,17 +152,18 @@ class ExtenderService:
     # --- filter -------------------------------------------------------------------------------------------------------
 
     async def filter(self, args: FilterArgs) -> FilterAnswer:
-        """Say which of the nodes can serve the pod."""
+        """Say which of the nodes can serve the pod.
+
+        Raises:
+            ServiceError: it cannot be said now.
+        """
         await self._delay()
         if self._holds is not None:
             self._holds.release_expired()
             self._holds.release(args.pod.metadata.uid)
         since = 0 if self._wakeup is None else self._wakeup.changes
         await until_claims_are_known(args.pod, self._cache, self._clock)
-        try:
-            answer = await self._decide(args)
-        except ServiceError as problem:
-            return FilterAnswer(error=problem.status.message)
+        answer = await self._decide(args)
         if self._is_placed(args.pod):
             return _BEING_BOUND
         if isinstance(answer, Status):
@@ -171,27 +177,35 @@ class ExtenderService:
             self._wakeup.accepted(state.pod.metadata.uid)
         return FilterAnswer(self._choice(state, result))
 
-    async def _decide(self, args: FilterArgs) -> tuple[CycleState, FilterResult | None] | Status:
+    async def _decide(self, args: FilterArgs) -> tuple[Attempt, FilterResult | None] | Status:
         """Look at the nodes; without a result: the pod needs no devices, every node will do.
 
         The answer is as the cluster is now, so that what forced choice holds is free.
         """
         names = args.node_names
 
-        def decide(state: CycleState) -> tuple[CycleState, FilterResult | None]:
+        def decide(state: Attempt) -> tuple[Attempt, FilterResult | None] | LongSearch | None:
             if not _needs_devices(state):
                 return state, None
-            return state, self._engine.filter_nodes(state, names)
+            result = self._confirmed(state, names)
+            return (state, result) if isinstance(result, FilterResult) else result
 
         if len(names) > SLICE_NODES:
             state = self._engine.pre_filter(args.pod, self._cache)
-            if isinstance(state, CycleState) and state.allocated:
+            if isinstance(state, Attempt) and state.allocated:
                 result = await self._in_slices(state, names)
                 if self._holds is None or self._cache.snapshot() is state.snapshot:
                     return state, result
         return await self._up_to_date(args.pod, names, decide)
 
-    async def _in_slices(self, state: CycleState, names: Sequence[str]) -> FilterResult:
+    def _confirmed(self, state: Attempt, names: Sequence[str]) -> SharedResult | LongSearch | None:
+        """What the nodes say; None if that turned out to be wrong, and all that was remembered is dropped."""
+        result = self._engine.filter_nodes(state, names)
+        if isinstance(result, LongSearch) or self._engine.confirms(state, result):
+            return result
+        return None
+
+    async def _in_slices(self, state: Attempt, names: Sequence[str]) -> FilterResult:
         """Look at the nodes of one snapshot, slice by slice: allocated claims are looked at afresh on every node.
 
         Raises:
@@ -206,15 +220,23 @@ class ExtenderService:
             if any(verdict.ends_attempt for verdict in part.verdicts.values()):
                 break
             await asyncio.sleep(0)
-        return cycle.conclude(verdicts, total=len(names))
+        return conclude(verdicts, total=len(names))
 
     async def _up_to_date(
-        self, pod: Pod, names: Sequence[str], decide: Callable[[CycleState], _T]
+        self,
+        pod: Pod,
+        names: Sequence[str],
+        decide: Callable[[Attempt], _T | LongSearch | None],
     ) -> _T | Status:
         """Decide on the current state, with no await in between, once there is hardly anything left to search.
 
         What may take long is done before, in steps between which the event loop has its turn; each step begins with the
         cluster as it is then, and what has been found out is remembered.
+
+        Args:
+            pod: whom.
+            names: of the nodes.
+            decide: makes the answer; None: what was remembered is wrong and has been dropped, begin again.
 
         Raises:
             ServiceError: the time is over.
@@ -225,31 +247,33 @@ class ExtenderService:
             state = self._engine.pre_filter(pod, self._cache)
             if isinstance(state, Status):
                 return state
-            try:
-                # A pool that all nodes share may change in every step: then the rest is done at once, come what may.
-                is_last = steps >= MOST_STEPS or not _needs_devices(state)
-                if is_last or self._refresh(state, names):
-                    return decide(state)
-            except SlowSearchError as slow:
-                await self._search(slow, deadline)
+            # A pool that all nodes share may change in every step: then the rest is done at once, come what may.
+            is_last = steps >= MOST_STEPS or not _needs_devices(state)
+            refreshed = True if is_last else self._refresh(state, names)
+            decided = decide(state) if refreshed is True else refreshed
+            if isinstance(decided, LongSearch):
+                await self._search(decided, deadline)
                 continue
+            if decided is None:
+                steps = 0
+            elif decided is not False:
+                return decided
             if self._clock.monotonic() >= deadline:
                 raise ServiceError(TIME_IS_OVER)
             steps += 1
             await asyncio.sleep(0)
 
-    def _refresh(self, state: CycleState, names: Sequence[str]) -> bool:
-        """Look at nodes whose answers are old, as long as the event loop may be held up; whether that was all of them.
-
-        Raises:
-            SlowSearchError: one search takes too long by itself.
-        """
+    def _refresh(self, state: Attempt, names: Sequence[str]) -> bool | LongSearch:
+        """Look at nodes whose answers are old, as long as the event loop may be held up; whether that was all of them."""
         until = self._clock.monotonic() + STEP_SECONDS
         stale = self._engine.stale(state, names)
         for start in range(0, len(stale), STEP_NODES):
             if start and self._clock.monotonic() >= until:
                 return False
-            if not self._engine.refresh(state, stale[start : start + STEP_NODES]):
+            is_worth_more = self._engine.refresh(state, stale[start : start + STEP_NODES])
+            if isinstance(is_worth_more, LongSearch):
+                return is_worth_more
+            if not is_worth_more:
                 break
         return True
 
@@ -266,45 +290,54 @@ class ExtenderService:
             or (known is not None and bool(known.spec.node_name))
         )
 
-    def _choice(self, state: CycleState, result: FilterResult) -> Sequence[str]:
+    def _choice(self, state: Attempt, result: FilterResult) -> Sequence[str]:
         """The nodes to answer: all that fit, the best few, or the one that is held."""
         if self._holds is not None and state.unallocated:
             [name] = self._best(state, result, 1)
-            self._holds.hold(state, result.fitting[name])
+            self._holds.hold(plan_of(state, name, result.fitting[name]))
             return [name]
         if self._shortlist and may_shorten(state.pod):
             return self._best(state, result, self._shortlist)
         return result.feasible
 
-    def _best(self, state: CycleState, result: FilterResult, most: int) -> Sequence[str]:
+    def _best(self, state: Attempt, result: FilterResult, most: int) -> Sequence[str]:
         feasible = result.feasible
         if len(feasible) <= most:
             return feasible
-        return best_nodes(feasible, self._engine.score_groups(state, feasible), most)
+        groups = self._engine.score_groups(state, feasible)
+        if isinstance(groups, LongSearch):  # hardly ever: all of them have just been looked at
+            return feasible[:most]
+        return best_nodes(feasible, groups, most)
 
     def _refused(self, pod: Pod, status: Status, names: Sequence[str], since: int) -> FilterAnswer:
         if status.code is Code.ERROR or (status.reason and status.reason.kind in OURS_IS_BEHIND):
-            return FilterAnswer(error=status.message)
+            return FilterAnswer(error=status.message or NO_REASON)
         self._note_rejection(pod, since)
         return FilterAnswer(unresolvable=dict.fromkeys(names, status.message))
 
-    def _none_fits(self, state: CycleState, result: FilterResult, since: int) -> FilterAnswer:
+    def _none_fits(self, state: Attempt, result: FilterResult, since: int) -> FilterAnswer:
         failure = result.failure
         if failure is not None and failure.code is Code.ERROR:
-            return FilterAnswer(error=failure.message)
+            return FilterAnswer(error=failure.message or NO_REASON)
         self._note_rejection(state.pod, since)
         claim = claim_to_give_back(state, result.verdicts)
         if claim is not None:
-            # As in-tree's PostFilter: the claim's own event brings the pod back. Filter itself writes nothing.
-            task = asyncio.create_task(self._binder.give_back(claim, state.pod))
+            # As in-tree's PostFilter. Filter itself writes nothing.
+            task = asyncio.create_task(self._give_back(claim, state.pod))
             self._give_backs.add(task)
             task.add_done_callback(self._give_backs.discard)
-        verdicts = result.verdicts
-        if isinstance(verdicts, Verdicts):
-            return FilterAnswer(unresolvable=verdicts.messages())
-        return FilterAnswer(
-            unresolvable={name: verdict.status.message for name, verdict in verdicts.items()}
-        )
+        return FilterAnswer(unresolvable=result.messages())
+
+    async def _give_back(self, claim: ResourceClaim, pod: Pod) -> None:
+        """Let a claim of a pod go. The claim's own event brings the pod back; without it, waking it does."""
+        is_done = False
+        try:
+            is_done = await self._binder.give_back(claim, pod)
+        except Exception:  # noqa: BLE001  # nobody waits for this task
+            _log.exception("giving back claim %s of pod %s failed", claim.key, pod.key)
+        finally:
+            if not is_done and self._wakeup is not None:
+                self._wakeup.forgotten(pod.metadata.uid)
 
     def _note_rejection(self, pod: Pod, since: int) -> None:
         if self._wakeup is not None:
@@ -321,10 +354,14 @@ class ExtenderService:
     # --- prioritize, preempt ------------------------------------------------------------------------------------------
 
     async def prioritize(self, args: FilterArgs) -> dict[int, list[str]]:
-        """Score nodes that passed filter: score, 0-10 -> nodes. No claims, or a node that does not fit now: 0."""
+        """Score nodes that passed filter: score, 0-10 -> nodes. No claims, or a node that does not fit now: 0.
+
+        Raises:
+            ServiceError: it cannot be said now.
+        """
         names = args.node_names
 
-        def score(state: CycleState) -> Sequence[tuple[int, Sequence[str]]]:
+        def score(state: Attempt) -> Sequence[tuple[int, Sequence[str]]] | LongSearch:
             # A pod that needs no more devices likes all nodes that passed filter alike.
             return self._engine.score_groups(state, names) if state.unallocated else ()
 
@@ -346,10 +383,11 @@ class ExtenderService:
         """
         names = list(args.victims)
 
-        def decide(state: CycleState) -> Sequence[str]:
+        def decide(state: Attempt) -> Sequence[str] | LongSearch | None:
             if not _needs_devices(state):
                 return names
-            return self._engine.filter_nodes(state, names).feasible
+            result = self._confirmed(state, names)
+            return result.feasible if isinstance(result, FilterResult) else result
 
         fitting = await self._up_to_date(args.pod, names, decide)
         if isinstance(fitting, Status):
@@ -372,20 +410,20 @@ class ExtenderService:
         if known is not None:
             await until_claims_are_known(known, self._cache, self._clock)
         pod = await self._newest_pod(args)
-        if isinstance(pod, BindOutcome):
-            return pod
-        joined = await self._join(args)  # another call may have come first while this one read
+        # Another call may have come first meanwhile. That its pod counts on the node does not mean that it is bound.
+        joined = await self._join(args)
         if joined is not None:
             return joined
-        try:
-            started = self._start(pod, args.node, cycle.pre_filter, cycle.filter_node, deadline)
-        except SlowSearchError:
+        if isinstance(pod, BindOutcome):
+            return pod
+        started = self._start(pod, args.node, deadline)
+        if isinstance(started, LongSearch):
             started = await self._start_slowly(pod, args, deadline)
         if isinstance(started, BindOutcome):
             return started
         if self._wakeup is not None and started.holds_devices:
             started.task.add_done_callback(self._bind_ended)
-        return await self._binder.wait(started)
+        return await self._end_of(started)
 
     def _bind_ended(self, task: "asyncio.Task[BindOutcome]") -> None:
         """Devices that a failed bind held are free from now on, which no event of the cluster tells."""
@@ -401,22 +439,25 @@ class ExtenderService:
             return None
         if chain.node_name != args.node:
             return _BOUND_ELSEWHERE
-        return await self._binder.wait(chain)
+        return await self._end_of(chain)
+
+    async def _end_of(self, chain: Chain) -> BindOutcome:
+        """Wait for a bind, which goes on if the caller does not."""
+        try:
+            return await self._binder.wait(chain)
+        except asyncio.CancelledError:
+            if not chain.task.cancelled():
+                raise  # it is the call that is cancelled
+            return _failed(ReasonKind.NOT_READY, "the bind was stopped before its end")
 
     async def _start_slowly(self, pod: Pod, args: BindArgs, deadline: float) -> Chain | BindOutcome:
         """As `_start`, by the engine's memory: the plain search would hold up the loop each time."""
 
-        def start() -> Chain | BindOutcome:
+        def start() -> Chain | BindOutcome | LongSearch:
             chain = self._binder.chain(args.pod_uid)  # another call may have come first
             if chain is not None:
                 return chain if chain.node_name == args.node else _BOUND_ELSEWHERE
-            return self._start(
-                pod,
-                args.node,
-                lambda pod, cache, _: self._engine.pre_filter(pod, cache),
-                self._engine.filter_node,
-                deadline,
-            )
+            return self._start(pod, args.node, deadline, from_memory=True)
 
         try:
             return await self._patiently(start, min(self._deadline(), deadline))
@@ -424,25 +465,16 @@ class ExtenderService:
             return _outcome(problem.status)
 
     def _start(
-        self,
-        pod: Pod,
-        node_name: str,
-        pre_filter: PreFilter,
-        filter_node: FilterNode,
-        deadline: float,
-    ) -> Chain | BindOutcome:
+        self, pod: Pod, node_name: str, deadline: float, *, from_memory: bool = False
+    ) -> Chain | BindOutcome | LongSearch:
         """Decide on the current state and hold the devices, with no await between; the filter's answer is not trusted."""
         if self._holds is not None:
             self._holds.release(pod.metadata.uid)  # what is decided below holds them again
-        state = pre_filter(pod, self._cache, self._engine.environment)
-        if isinstance(state, Status):
-            return _outcome(state)
-        node = state.snapshot.nodes.get(node_name)
-        if node is None:
-            return _failed(ReasonKind.NOT_READY, "the node is not known (yet)")
-        verdict = filter_node(state, node)
-        if not verdict.fits:
-            return _outcome(verdict.status)
+        plan = self._engine.place(pod, self._cache, node_name, from_memory=from_memory)
+        if isinstance(plan, Status):
+            return _outcome(plan)
+        if isinstance(plan, LongSearch):
+            return plan
 
         def recheck() -> Status | None:
             """The node must still be there."""
@@ -450,15 +482,7 @@ class ExtenderService:
                 return None
             return error(Reason(kind=ReasonKind.NO_NODES, message="the node is gone"))
 
-        return self._binder.start(
-            state.pod,
-            node_name,
-            state.claims,
-            verdict.allocations,
-            recheck,
-            deadline,
-            verdict.demand,
-        )
+        return self._binder.start(plan, recheck, deadline)
 
     async def _newest_pod(self, args: BindArgs) -> Pod | BindOutcome:
         """The pod as the cache has it, or as the API server has it if the watch is behind; or what ends the call."""
@@ -506,8 +530,8 @@ _BOUND_ELSEWHERE: Final = BindOutcome(
 )
 
 
-def _needs_devices(state: CycleState) -> bool:
-    return bool(state.claims or state.backed_resources)
+def _needs_devices(state: Attempt) -> bool:
+    return bool(state.claims or state.info.fact(BACKED_RESOURCES))
 
 
 def _failed(kind: ReasonKind, message: str) -> BindOutcome:
@@ -515,8 +539,4 @@ def _failed(kind: ReasonKind, message: str) -> BindOutcome:
 
 
 def _outcome(status: Status) -> BindOutcome:
-    return (
-        BindOutcome(status.reason)
-        if status.reason
-        else _failed(ReasonKind.NOT_READY, "no reason given")
-    )
+    return BindOutcome(status.reason) if status.reason else _failed(ReasonKind.NOT_READY, NO_REASON)

@@ -13,6 +13,7 @@ Source: `architecture.md` decision 7; scheduler-and-claims 6.6; reliability H10.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -24,6 +25,8 @@ from scheduler.client import MERGE_PATCH, ApiClient, Committed, Rejected, WriteO
 from scheduler.clock import Clock, rfc3339_micro
 from scheduler.framework.events import Event, events_of
 from scheduler.model import DOMAIN, Change, ClaimRecord, Kind, Pod
+
+_log: Final = logging.getLogger(__name__)
 
 MIN_INTERVAL_SECONDS: Final = 1.0
 TRIED_AGAIN_SECONDS: Final = 5.0  # within this, pods that a claim event woke are tried again
@@ -82,6 +85,12 @@ class WakeUp:
         self._rejected.discard(pod_uid)
         self._waiting.discard(pod_uid)
 
+    def forgotten(self, pod_uid: str) -> None:
+        """The event that should bring a rejected pod back will not come."""
+        if pod_uid in self._rejected:
+            self._waiting.add(pod_uid)
+            self._make_due()
+
     def freed(self) -> None:
         """Devices are free, or may be, that no event tells of."""
         self.changes += 1
@@ -116,11 +125,7 @@ class WakeUp:
                 self._due.clear()
                 self._waiting.clear()
                 self._is_blind = False
-                outcome = await self._patch()
-                self.on_result(outcome)
-                if not isinstance(outcome, Committed) and not (
-                    isinstance(outcome, Rejected) and outcome.status in (403, 404)
-                ):
+                if not await self._is_told():
                     self._is_blind = True
                     self._due.set()
             await self.clock.sleep(MIN_INTERVAL_SECONDS)
@@ -139,6 +144,17 @@ class WakeUp:
             (record.claim.metadata.namespace, record.claim.metadata.name)
             == (self.namespace, self.name)
         )
+
+    async def _is_told(self) -> bool:
+        """Patch; False if that is to be tried again."""
+        try:
+            outcome = await self._patch()
+            self.on_result(outcome)
+        except Exception:  # noqa: BLE001  # pods would wait for ever
+            _log.exception("the sentinel claim could not be patched")
+            return False
+        is_hopeless = isinstance(outcome, Rejected) and outcome.status in (403, 404)
+        return is_hopeless or isinstance(outcome, Committed)
 
     async def _patch(self) -> WriteOutcome:
         body = {"metadata": {"annotations": {ANNOTATION: rfc3339_micro(self.clock.now())}}}

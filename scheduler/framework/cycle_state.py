@@ -1,17 +1,17 @@
-"""What one attempt to place one pod knows: made by `cycle.pre_filter`, read by all later steps, never changed."""
+"""What one attempt to place one pod knows: made by `plugins.pre_filter`, read by all later steps, never changed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
 
+from allocator import PreparedClaims
 from allocator.model.claims import AllocationResult, ResourceClaim
+from allocator.outcome import ReasonKind
 from scheduler.framework.environment import Environment
+from scheduler.framework.pod_info import PodInfo
+from scheduler.framework.profile import Profile
 from scheduler.framework.status import SUCCESS, Status
-from scheduler.model import ClusterSnapshot, HostPort, NodeAllocatableResourceClaimStatus, Pod
-
-Domain = tuple[str, str]  # label of nodes, value
-RepellingPod = tuple[Pod, Mapping[str, str]]  # a running pod with anti-affinity, labels of its node
+from scheduler.model import ClusterSnapshot, NodeAllocatableResourceClaimStatus, Pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,60 +43,27 @@ class CycleState:
 
     Attributes:
         pod: the newest version known.
+        info: the same as plugins see it.
+        profile: the plugins that run.
         environment: settings and collaborators.
         snapshot: nodes and devices, as all steps of the attempt see them.
         now: wall-clock time of the attempt.
         claims: the pod's claims in the pod's order, each once.
         allocated: those that had their devices when the attempt began.
         unallocated: the claims that need devices, in the same order.
-        prepared: `unallocated` as the allocator prepared them (`PreparedClaims`); None if there are none.
-        requests: resource name -> amount (cpu in milli).
-        scoring_requests: cpu in milli and memory in bytes as scoring counts them.
-        ports: host ports wanted.
-        question: what the attempt asks, shared by pods that ask the same; only the engine's.
-        backed_resources: requested extended resources that some DeviceClass backs.
-        repelled_from: domains that running pods keep this pod out of.
+        prepared: `unallocated` as the allocator prepared them; None if there are none.
     """
 
     pod: Pod
+    info: PodInfo
+    profile: Profile
     environment: Environment
     snapshot: ClusterSnapshot
     now: datetime
     claims: tuple[PodClaim, ...] = ()
     allocated: tuple[PodClaim, ...] = ()
     unallocated: tuple[ResourceClaim, ...] = ()
-    prepared: Any = None
-    question: Any = None
-    requests: Mapping[str, int] = field(default_factory=dict)
-    scoring_requests: tuple[int, int] = (0, 0)
-    ports: frozenset[HostPort] = frozenset()
-    backed_resources: frozenset[str] = frozenset()
-    repelled_from: frozenset[Domain] = frozenset()
-
-
-class RawScores(NamedTuple):
-    """What the scorers say of one node before normalising over nodes.
-
-    Attributes:
-        taints: PreferNoSchedule taints that are not tolerated.
-        affinity: weights of the preferred terms that match.
-        devices: how well the devices serve the pod.
-        resources: 0-100, the share of cpu and memory left.
-    """
-
-    taints: int
-    affinity: int
-    devices: int
-    resources: int
-
-
-class ScoreMemo:
-    """Room for the scores of a node, so that they are made once for all pods with the same question."""
-
-    __slots__ = ("scores",)
-
-    def __init__(self) -> None:
-        self.scores: RawScores | None = None
+    prepared: PreparedClaims | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,7 +75,6 @@ class NodeVerdict:
         allocations: claim UID -> new allocation, for every unallocated claim; empty unless the node fits.
         unavailable: UIDs of allocated claims that cannot be used here; giving one back may help.
         ends_attempt: whether the error is not the node's, so that no other node will do better.
-        score_memo: where the scores that go with this verdict are kept, if anywhere.
         demand: what the claims count in resources of the node, for the pod's status; empty unless the node fits.
     """
 
@@ -116,7 +82,6 @@ class NodeVerdict:
     allocations: Mapping[str, AllocationResult] = field(default_factory=dict)
     unavailable: tuple[str, ...] = ()
     ends_attempt: bool = False
-    score_memo: ScoreMemo | None = None
     demand: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
 
     @property
@@ -124,19 +89,11 @@ class NodeVerdict:
         """Whether the pod may run there."""
         return self.status.is_success
 
-
-class SlowSearchError(Exception):
-    """The search on one node takes too long for the event loop; see `environment.TakesLongError`.
-
-    Attributes:
-        state: of the attempt.
-        node_name: where.
-    """
-
-    def __init__(self, state: CycleState, node_name: str) -> None:
-        super().__init__(state.pod.key, node_name)
-        self.state = state
-        self.node_name = node_name
+    @property
+    def is_of_time(self) -> bool:
+        """Whether the search ran out of time: another try may end differently."""
+        reason = self.status.reason
+        return reason is not None and reason.kind is ReasonKind.DEADLINE_EXCEEDED
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,3 +124,7 @@ class FilterResult:
     def feasible(self) -> tuple[str, ...]:
         """Names of the nodes that fit, in the order looked at."""
         return tuple(self.fitting)
+
+    def messages(self) -> dict[str, str]:
+        """What each node says, in words."""
+        return {name: verdict.status.message for name, verdict in self.verdicts.items()}

@@ -26,13 +26,6 @@ class ShouldStop(Protocol):
         ...
 
 
-class TakesLongError(Exception):
-    """Raised by a deadline in an event loop: the search has taken longer than a loop may be held up.
-
-    It is no outcome: the same search is to be run in a worker thread, with a deadline that only says when to give up.
-    """
-
-
 def _never() -> bool:
     return False
 
@@ -57,6 +50,8 @@ class Environment:
         mode: who looks at the other predicates.
         new_share_id: makes a fresh share id.
         start_deadline: starts the time that one search on one node may take.
+        hands_over_searches: whether a search whose time is over is to be run again elsewhere, for as long as it takes,
+            instead of counting as given up: in an event loop, which no search may hold up.
         now: wall-clock time, for binding timeouts, which compare with a written timestamp.
         binding_timeout_seconds: how long binding conditions may take.
     """
@@ -72,4 +67,5 @@ class Environment:
     on_node_error: str = "reject"
     mode: Mode = Mode.STANDALONE
     start_deadline: Callable[[], ShouldStop] = no_deadline
+    hands_over_searches: bool = False
     binding_timeout_seconds: float = 600.0

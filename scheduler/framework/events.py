@@ -1,11 +1,12 @@
-"""Which changes of the cluster may help a pod that was refused: change and refusing plugin decide.
+"""What changes of the cluster mean for a pod that was refused. Which of them may help it its refusing plugins say.
 
-`may_help` looks at one change alone; what only the pod's own claims can tell (`own claim`, `claims resolve`) is the
-queue's to add.
+Only one change is looked at; what only the pod's own claims can tell (`own claim`, `claims resolve`) is the queue's to
+add.
 
 Source: EventsToRegister and the hints of the in-tree plugins; scheduler-and-claims 2 (table of wake-up events), 7.7.
 """
 
+from collections.abc import Mapping
 from enum import Flag, auto
 from typing import Final
 
@@ -39,33 +40,22 @@ class Event(Flag):
     OWN_CLAIM_STATUS = auto()
 
 
-_NODE_ANY: Final = (
+NODE_ANY: Final = (
     Event.NODE_ADDED | Event.NODE_LABELS | Event.NODE_ALLOCATABLE | Event.NODE_FEATURES
 )
-
-WAKES: Final = {
-    "NodeName": Event.NODE_ADDED,
-    "NodeUnschedulable": Event.NODE_ADDED | Event.NODE_TAINTS,
-    "TaintToleration": Event.NODE_ADDED | Event.NODE_TAINTS,
-    "NodeAffinity": Event.NODE_ADDED | Event.NODE_LABELS,
-    "NodePorts": Event.NODE_ADDED | Event.ROOM_FREED,
-    "NodeResourcesFit": Event.NODE_ADDED | Event.NODE_ALLOCATABLE | Event.ROOM_FREED,
-    "Unsupported": Event.NODE_ADDED | Event.NODE_ALLOCATABLE | Event.CLASS_CHANGED,
-    "DynamicResources": _NODE_ANY
-    | Event.CLAIM_CHANGED
-    | Event.CLAIM_FREED
-    | Event.DEVICES_CHANGED
-    | Event.CLASS_CHANGED
-    | Event.OWN_CLAIM_STATUS,
-    # Room for what devices count, or other devices.
-    "NodeAllocatableResources": _NODE_ANY
-    | Event.ROOM_FREED
-    | Event.CLAIM_CHANGED
-    | Event.CLAIM_FREED
-    | Event.DEVICES_CHANGED,
-    "InterPodAffinity": Event.NODE_ADDED | Event.NODE_LABELS | Event.ROOM_FREED,
-    "SchedulingGates": Event.NOTHING,
+READ_OF_NODES: Final[Mapping[str, Event]] = {
+    "node.metadata.name": Event.NODE_ADDED,
+    "node.spec.taints": Event.NODE_TAINTS,
+    "node.spec.unschedulable": Event.NODE_TAINTS,
+    "node.status.allocatable": Event.NODE_ALLOCATABLE,
+    "is_unlimited": Event.NODE_ALLOCATABLE,
+    "for_allocator.labels": Event.NODE_LABELS,
+    "for_allocator.declared_features": Event.NODE_FEATURES,
+    "pods": Event.ROOM_FREED,
+    "requested": Event.ROOM_FREED,
+    "ports": Event.ROOM_FREED,
 }
+"""What plugins read of a `NodeInfo` -> what may help the pods that they refused for that."""
 # A change of the pod's own spec is worth a try whoever refused it; a cluster without nodes waits for one.
 ALWAYS: Final = Event.OWN_SPEC | Event.NODE_ADDED
 

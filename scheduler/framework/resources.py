@@ -242,16 +242,18 @@ def _aggregate(pod: Pod, pick: _Pick, *, is_infeasible: bool) -> _Amounts:
             *(pod.status.container_statuses or ()),
             *(pod.status.init_container_statuses or ()),
         )
-        for status in every:
-            statuses.setdefault(status.name, status)
+        for each in every:
+            statuses.setdefault(each.name, each)
 
     total: _Amounts = {}
     for container in pod.spec.containers or ():
-        _add(total, _amounts(pick(container, statuses.get(container.name), is_infeasible)))
+        status = statuses.get(container.name) if statuses else None
+        _add(total, _amounts(pick(container, status, is_infeasible)))
     sidecars: _Amounts = {}
     initialising: _Amounts = {}
     for container in pod.spec.init_containers or ():
-        own = _amounts(pick(container, statuses.get(container.name), is_infeasible))
+        status = statuses.get(container.name) if statuses else None
+        own = _amounts(pick(container, status, is_infeasible))
         if container.is_sidecar:
             _add(total, own)
             _add(sidecars, own)

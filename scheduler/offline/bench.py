@@ -15,8 +15,8 @@ import msgspec
 
 from allocator.cel import Compiler
 from scheduler.cache.cluster import ClusterCache
-from scheduler.engine.engine import Decision, Engine
-from scheduler.framework.cycle_state import CycleState, FilterResult
+from scheduler.engine import Attempt, Engine, LongSearch, Plan
+from scheduler.framework.cycle_state import FilterResult
 from scheduler.framework.environment import Environment, Mode
 from scheduler.framework.status import Code, Status
 from scheduler.model import Kind, Pod
@@ -265,7 +265,7 @@ def measure_filter(
             cluster.touch(names[(call - 1) % len(names)])
         began = timer()
         state = engine.pre_filter(pod, cache)
-        if isinstance(state, CycleState):
+        if isinstance(state, Attempt):
             engine.filter_nodes(state, names)
         seconds.append(timer() - began)
     cluster.restore()
@@ -326,19 +326,15 @@ def _decide(cache: ClusterCache, engine: Engine, pod: Pod) -> Status | None:
     state = engine.pre_filter(pod, cache)
     if isinstance(state, Status):
         return state
-    decision: Decision | FilterResult | None = None
-    while decision is None:
-        decision = engine.decide(state)
-    if isinstance(decision, FilterResult):
-        return decision.failure
-    allocations = decision.verdict.allocations
-    held = {
-        each.uid: (each.claim, allocations[each.uid])
-        for each in state.claims
-        if each.uid in allocations
-    }
-    cache.hold(pod.metadata.uid, held)
-    cache.assume_pod(pod, decision.node_name, decision.verdict.demand)
+    decided: Plan | FilterResult | LongSearch | None = None
+    while decided is None:
+        decided = engine.decide(state)
+    if isinstance(decided, FilterResult):
+        return decided.failure
+    if isinstance(decided, LongSearch):
+        raise AssertionError(f"the search for {pod.key} ran out of time, and has none offline")  # noqa: TRY004
+    cache.hold(pod.metadata.uid, decided.held)
+    cache.assume_pod(pod, decided.node_name, decided.demand)
     return None
 
 

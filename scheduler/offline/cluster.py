@@ -4,11 +4,10 @@ Whatever the simulation decides is written into it as a watch would show it, so 
 looks again only at the nodes that changed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
-import msgspec
 from msgspec.structs import replace
 
 from allocator.features import Features
@@ -18,13 +17,12 @@ from allocator.model.claims import (
     ResourceClaimConsumerReference,
 )
 from scheduler.cache.cluster import ClusterCache
-from scheduler.cache.store import EventType, WatchEvent
-from scheduler.framework.cycle_state import PodClaim
+from scheduler.cache.store import EventType, WatchEvent, undated
+from scheduler.framework.plan import Plan
 from scheduler.framework.status import Status
 from scheduler.model import (
     ClaimRecord,
     Kind,
-    NodeAllocatableResourceClaimStatus,
     Pod,
     Watched,
 )
@@ -93,36 +91,23 @@ class OfflineCluster:
             )
         return notes
 
-    def bind(
-        self,
-        pod: Pod,
-        node_name: str,
-        claims: Sequence[PodClaim],
-        allocations: Mapping[str, AllocationResult],
-        demand: Sequence[NodeAllocatableResourceClaimStatus],
-    ) -> tuple[PodClaimResult, ...]:
+    def bind(self, plan: Plan) -> tuple[PodClaimResult, ...]:
         """Write the allocations and reservations of a pod's claims, and let it run.
-
-        Args:
-            pod: whom.
-            node_name: where.
-            claims: all claims of the pod.
-            allocations: claim UID -> allocation, for the claims that have none yet.
-            demand: what the claims count in resources of the node.
 
         Returns:
             its claims, in the pod's order.
         """
         results = []
-        for each in claims:
+        pod = plan.pod
+        for each in plan.claims:
             claim = each.claim
-            allocation = allocations.get(each.uid) or claim.status.allocation
+            allocation = plan.allocations.get(each.uid) or claim.status.allocation
             if allocation is None:
                 raise AssertionError(f"claim {claim.key} of {pod.key} has no devices")
             self._put(Kind.RESOURCE_CLAIM, _record(_reserved(claim, allocation, pod)))
             results.append(PodClaimResult(each.entry, claim, allocation))
-        spec = replace(pod.spec, node_name=node_name)
-        status = replace(pod.status, node_allocatable_resource_claim_statuses=tuple(demand) or None)
+        spec = replace(pod.spec, node_name=plan.node_name)
+        status = replace(pod.status, node_allocatable_resource_claim_statuses=plan.demand or None)
         self._put(Kind.POD, replace(pod, spec=spec, status=status))
         return tuple(results)
 
@@ -133,18 +118,6 @@ class OfflineCluster:
 
     def _put(self, kind: Kind, item: Watched) -> None:
         self.cache.apply(WatchEvent(kind, EventType.MODIFIED, item, _LISTED))
-
-
-def undated(item: Watched) -> Watched:
-    """The object without a resourceVersion: manifests may come from several clusters, or hold any text there."""
-    if isinstance(item, ClaimRecord):
-        return ClaimRecord(cast("ResourceClaim", undated(cast("Watched", item.claim))), item.raw)
-    if not item.metadata.resource_version:
-        return item
-    return cast(
-        "Watched",
-        msgspec.structs.replace(item, metadata=replace(item.metadata, resource_version="")),
-    )
 
 
 def _record(claim: ResourceClaim) -> ClaimRecord:

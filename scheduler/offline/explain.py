@@ -11,10 +11,11 @@ from typing import Any
 
 from allocator.outcome import Reason
 from scheduler import cycle
+from scheduler.conclusion import conclude, summary
+from scheduler.framework.plan import plan_of
 from scheduler.framework.status import Status
 from scheduler.model import Pod
 from scheduler.offline.cluster import OfflineCluster, PodClaimResult
-from scheduler.offline.explaining import explaining_allocate
 from scheduler.offline.inventory import InputError, take_inventory
 from scheduler.offline.manifests import Manifest
 from scheduler.offline.simulate import (
@@ -101,27 +102,21 @@ def _running(pod: Pod, cluster: OfflineCluster) -> Explanation:
 
 def _pending(pod: Pod, scheduling: Scheduling) -> Explanation:
     cluster, environment = scheduling.cluster, scheduling.engine.environment
-    state = cycle.pre_filter(pod, cluster.cache, environment)
+    state = cycle.pre_filter(pod, cluster.cache, replace(environment, explain=True))
     namespace, name = pod.metadata.namespace, pod.metadata.name
     if isinstance(state, Status):
         return Explanation(namespace=namespace, name=name, node=None, reason=state.reason)
     nodes = state.snapshot.nodes
-    verdicts = {
-        each: cycle.filter_node(state, nodes[each], explaining_allocate)
-        for each in cluster.node_names
-    }
-    result = cycle.conclude(verdicts, total=len(verdicts))
+    verdicts = {each: cycle.filter_node(state, nodes[each]) for each in cluster.node_names}
+    result = conclude(verdicts, total=len(verdicts))
     node = cycle.select_node(state, result.fitting)
-    claims: tuple[PodClaimResult, ...] = ()
-    if node is not None:
-        verdict = verdicts[node]
-        claims = cluster.bind(state.pod, node, state.claims, verdict.allocations, verdict.demand)
+    claims = () if node is None else cluster.bind(plan_of(state, node, verdicts[node]))
     return Explanation(
         namespace=namespace,
         name=name,
         node=node,
         claims=claims,
-        reason=cycle.summary(result) if node is None else None,
+        reason=summary(result) if node is None else None,
         nodes={each: verdict.status.reason for each, verdict in verdicts.items()},
     )
 

@@ -4,15 +4,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from allocator.allocate import allocate_prepared
 from allocator.model.devices import DeviceID
-from allocator.outcome import DeviceReason, Outcome, Reason
-from allocator.policies import POLICIES
+from allocator.outcome import DeviceReason, Reason
 from scheduler import cycle
-from scheduler.framework.cycle_state import CycleState, NodeVerdict
+from scheduler.framework.cycle_state import NodeVerdict
 from scheduler.framework.environment import Environment
 from scheduler.framework.status import Status
-from scheduler.model import ClusterReader, NodeInfo, Pod
+from scheduler.model import ClusterReader, Pod
 
 MOST_DEVICES: Final = 256
 
@@ -35,7 +33,7 @@ def with_devices(
         reader: the cluster it was refused on.
         environment: of the decision.
     """
-    state = cycle.pre_filter(pod, reader, environment)
+    state = cycle.pre_filter(pod, reader, replace(environment, explain=True))
     if isinstance(state, Status):
         raise AssertionError(f"{pod.key} was refused by some nodes, now by all: {state.message}")  # noqa: TRY004
     nodes = state.snapshot.nodes
@@ -44,23 +42,9 @@ def with_devices(
         refusal = verdict.status.reason
         if refusal is None or refusal.request != reason.request or name not in nodes:
             continue
-        explained = cycle.filter_node(state, nodes[name], explaining_allocate).status.reason
+        explained = cycle.filter_node(state, nodes[name]).status.reason
         for each in () if explained is None else explained.devices:
             devices.setdefault((refusal.claim, refusal.request, each.device), each)
         if len(devices) >= MOST_DEVICES:
             break
     return replace(reason, devices=tuple(devices.values())[:MOST_DEVICES]) if devices else reason
-
-
-def explaining_allocate(state: CycleState, node: NodeInfo) -> Outcome:
-    """As `dynamic_resources.allocate_on`, with reasons that tell about every device."""
-    environment = state.environment
-    return allocate_prepared(
-        state.prepared,
-        node.for_allocator,
-        state.snapshot.devices,
-        budget=environment.budget,
-        policy=POLICIES[environment.policy],
-        new_share_id=environment.new_share_id,
-        explain=True,
-    )

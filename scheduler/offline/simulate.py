@@ -16,14 +16,14 @@ from allocator.features import Features
 from allocator.model.claims import ResourceClaim
 from allocator.model.devices import DeviceID
 from allocator.outcome import Reason, ReasonKind
-from allocator.snapshot import AllocatedState, SliceIndex, Snapshot
-from scheduler import cycle
 from scheduler.cache.nodes import NodeIndex
-from scheduler.engine import Decision, Engine
-from scheduler.framework.cycle_state import CycleState, NodeVerdict
+from scheduler.conclusion import summary
+from scheduler.engine import Attempt, Engine, LongSearch, Plan
+from scheduler.framework.cycle_state import NodeVerdict
 from scheduler.framework.environment import Environment, Mode
+from scheduler.framework.pod_info import PodInfo
 from scheduler.framework.status import Code, Status
-from scheduler.model import ClusterSnapshot, NodeObject, Pod
+from scheduler.model import NodeObject, Pod
 from scheduler.offline.cluster import OfflineCluster, PodClaimResult
 from scheduler.offline.explaining import with_devices
 from scheduler.offline.inventory import InputError, Inventory, take_inventory
@@ -34,7 +34,6 @@ from scheduler.plugins import dynamic_resources, node_affinity, taint_toleration
 _SHARE_NAMESPACE: Final = uuid.UUID("0f6e6c54-6d0b-5a53-8f0e-6a1d6f2b7c11")
 # Binding timeouts compare with a written timestamp: before all time nothing has timed out.
 _BEFORE_ALL_TIME: Final = datetime.min.replace(tzinfo=UTC)
-_NO_DEVICES: Final = Snapshot(slices=SliceIndex.build(()), classes={}, allocated=AllocatedState({}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,17 +151,11 @@ def is_daemon_eligible(environment: Environment, pod: Pod, node: NodeObject) -> 
     """Whether the DaemonSet controller would make this pod for this node."""
     index = NodeIndex()
     index.set_node(node)
-    nodes = index.infos()
-    state = CycleState(
-        pod=pod,
-        environment=environment,
-        snapshot=ClusterSnapshot(nodes, _NO_DEVICES, 0),
-        now=_BEFORE_ALL_TIME,
-    )
-    info = nodes[node.metadata.name]
+    info = index.infos()[node.metadata.name]
+    asking = PodInfo(pod, environment.features)
     return (
-        node_affinity.filter_node(state, info).is_success
-        and taint_toleration.filter_node(state, info).is_success
+        node_affinity.filter_node(asking, info).is_success
+        and taint_toleration.filter_node(asking, info).is_success
     )
 
 
@@ -191,7 +184,9 @@ class Scheduling:
             if isinstance(state, Status):
                 return _not_placed(pod, state.reason, {})
             decided = engine.decide_among(state, cluster.node_names)
-            if isinstance(decided, Decision):
+            if isinstance(decided, LongSearch):
+                raise AssertionError(pod.key, "a search without deadline ran out of time")  # noqa: TRY004
+            if isinstance(decided, Plan):
                 return self._placed(state, decided)
             idle = (
                 dynamic_resources.claim_to_give_back(state, decided.verdicts)
@@ -204,24 +199,21 @@ class Scheduling:
                 f"ResourceClaim/{idle.key}: its idle allocation is given back for pod {pod.key}"
             )
             cluster.give_back(idle)
-        reason = cycle.summary(decided)
+        reason = summary(decided)
         if reason is not None and self._options.explain:
             reason = with_devices(pod, reason, decided.verdicts, cluster.cache, engine.environment)
         return _not_placed(pod, reason, decided.verdicts)
 
-    def _placed(self, state: CycleState, decision: Decision) -> PodResult:
-        cluster = self.cluster
+    def _placed(self, attempt: Attempt, plan: Plan) -> PodResult:
         nodes: Mapping[str, Reason | None] = {}
         if self._options.all_nodes:
-            nodes = _reasons(self.engine.filter_nodes(state, cluster.node_names).verdicts)
-        verdict = decision.verdict
+            result = self.engine.filter_nodes(attempt, self.cluster.node_names)
+            nodes = {} if isinstance(result, LongSearch) else _reasons(result.verdicts)
         return PodResult(
-            namespace=state.pod.metadata.namespace,
-            name=state.pod.metadata.name,
-            node=decision.node_name,
-            claims=cluster.bind(
-                state.pod, decision.node_name, state.claims, verdict.allocations, verdict.demand
-            ),
+            namespace=plan.pod.metadata.namespace,
+            name=plan.pod.metadata.name,
+            node=plan.node_name,
+            claims=self.cluster.bind(plan),
             nodes=nodes,
         )
 

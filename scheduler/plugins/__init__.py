@@ -1,14 +1,17 @@
-"""One predicate or scorer a file. The registries are written out below: order is the order in which they run."""
+"""One predicate or scorer a file. The registry is written out below: order is the order in which they run."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.status import Status
-from scheduler.model import NodeInfo, Pod
+from scheduler.framework.environment import Mode
+from scheduler.framework.events import Event
+from scheduler.framework.plugin import Plugin
+from scheduler.framework.profile import Profile
 from scheduler.plugins import (
+    dynamic_resources,
     inter_pod_affinity,
     node_affinity,
+    node_allocatable,
     node_name,
     node_ports,
     node_resources,
@@ -18,29 +21,29 @@ from scheduler.plugins import (
     unsupported,
 )
 
-PreFilter = Callable[[Pod], Status]
-Filter = Callable[[CycleState, NodeInfo], Status]
+# Cheapest first; the search for devices comes after all filters.
+PLUGINS: Final[tuple[Plugin, ...]] = (
+    scheduling_gates.PLUGIN,
+    node_unschedulable.PLUGIN,
+    node_name.PLUGIN,
+    taint_toleration.PLUGIN,
+    node_affinity.PLUGIN,
+    node_ports.PLUGIN,
+    unsupported.PLUGIN,
+    node_resources.PLUGIN,
+    inter_pod_affinity.PLUGIN,
+    dynamic_resources.PLUGIN,
+    node_allocatable.PLUGIN,
+)
 
-# Looked at once for a pod, before any node.
-STANDALONE_PRE_FILTERS: Final[Mapping[str, PreFilter]] = {
-    scheduling_gates.NAME: scheduling_gates.pre_filter,
-    unsupported.NAME: unsupported.pre_filter_standalone,
-}
-EXTENDER_PRE_FILTERS: Final[Mapping[str, PreFilter]] = {
-    unsupported.NAME: unsupported.pre_filter_extender,
-}
+PROFILES: Final[Mapping[Mode, Profile]] = {mode: Profile(PLUGINS, mode) for mode in Mode}
+"""What runs in each mode."""
 
-# Looked at for every node, cheapest first; the devices come last and are `plugins.dynamic_resources`.
-STANDALONE_FILTERS: Final[Mapping[str, Filter]] = {
-    node_unschedulable.NAME: node_unschedulable.filter_node,
-    node_name.NAME: node_name.filter_node,
-    taint_toleration.NAME: taint_toleration.filter_node,
-    node_affinity.NAME: node_affinity.filter_node,
-    node_ports.NAME: node_ports.filter_node,
-    unsupported.NAME: unsupported.filter_node,
-    node_resources.NAME: node_resources.filter_node,
-    inter_pod_affinity.NAME: inter_pod_affinity.filter_node,
-}
-EXTENDER_FILTERS: Final[Mapping[str, Filter]] = {
-    unsupported.NAME: unsupported.filter_node,
-}
+WAKES: Final[Mapping[str, Event]] = {plugin.name: plugin.events for plugin in PLUGINS}
+"""Plugin -> what may help a pod that it refused."""
+
+ABOUT_DEVICES: Final = frozenset(plugin.name for plugin in PLUGINS if plugin.is_about_devices)
+"""Plugins that refuse nodes that pass all other predicates."""
+
+LISTING_SHORTAGES: Final = frozenset(plugin.name for plugin in PLUGINS if plugin.lists_shortages)
+"""Plugins whose text is a list of resources, each of which counts for itself."""

@@ -6,7 +6,7 @@ device by itself.
 Source: pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go; scheduler-and-claims 1.3, 2, 4.2.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, TypedDict
@@ -16,16 +16,22 @@ from allocator.allocate import solve
 from allocator.model.claims import (
     AllocatedDeviceStatus,
     AllocationResult,
+    DeviceRequest,
     DeviceRequestAllocationResult,
     ResourceClaim,
 )
 from allocator.model.nodes import Node, NodeSelectorError, matches_node_selector
 from allocator.outcome import Allocated, DoesNotFit, Fatal, NodeError, Outcome, Reason, ReasonKind
 from allocator.pools import Pool
+from allocator.scoring import STRATEGIES, raw_prioritized_list
 from allocator.search import Solution
 from allocator.snapshot import Snapshot
-from scheduler.framework.cycle_state import CycleState, NodeVerdict, PodClaim, SlowSearchError
-from scheduler.framework.environment import Environment, ShouldStop, TakesLongError
+from scheduler.framework.cycle_state import CycleState, NodeVerdict, PodClaim
+from scheduler.framework.environment import Environment, ShouldStop
+from scheduler.framework.events import NODE_ANY, Event
+from scheduler.framework.plan import Demand
+from scheduler.framework.plugin import IN_EVERY_MODE, Plugin, Scale
+from scheduler.framework.profile import MAX_SCORE
 from scheduler.framework.status import Code, Status, error, unresolvable
 from scheduler.model import (
     MAX_CONSUMERS,
@@ -40,8 +46,19 @@ from scheduler.plugins import node_allocatable
 NAME: Final = "DynamicResources"
 OPTIONAL_NODE_OPERATIONS: Final = "DRAOptionalNodeOperations"
 
-Allocate = Callable[[CycleState, NodeInfo], Outcome]
-Prepare = Callable[[Sequence[ResourceClaim], Snapshot, Environment], PreparedClaims | None]
+PLUGIN: Final = Plugin(
+    name=NAME,
+    modes=IN_EVERY_MODE,
+    weight=2,
+    scale=Scale.HIGHER_IS_BETTER,
+    events=NODE_ANY
+    | Event.CLAIM_CHANGED
+    | Event.CLAIM_FREED
+    | Event.DEVICES_CHANGED
+    | Event.CLASS_CHANGED
+    | Event.OWN_CLAIM_STATUS,
+    is_about_devices=True,
+)
 
 
 def _refusal(kind: ReasonKind, message: str, claim: str = "", request: str = "") -> Status:
@@ -158,55 +175,58 @@ def _check_unallocated(
     claim: ResourceClaim, classes: Mapping[str, object], environment: Environment
 ) -> Status | None:
     """Check the shape of requests and that their classes exist; a missing class comes with its own wake-up event."""
-    name = claim.metadata.name
     for request in claim.spec.devices.requests or ():
-        if request.exactly is not None:
-            wanted = [(request.name, request.exactly.device_class_name)]
-        elif request.first_available:
-            if not environment.features.prioritized_list:
-                return _refusal(
-                    ReasonKind.FEATURE_DISABLED,
-                    f"resourceclaim {name!r}, request {request.name}: firstAvailable needs feature"
-                    " gate DRAPrioritizedList",
-                    claim=name,
-                    request=request.name,
-                )
-            wanted = [
-                (f"{request.name}/{alternative.name}", alternative.device_class_name)
-                for alternative in request.first_available
-            ]
-        else:
-            return _refusal(
-                ReasonKind.INVALID_CLAIM,
-                f"resourceclaim {name!r}, request {request.name}: unknown request type",
-                claim=name,
-                request=request.name,
-            )
+        wanted = _wanted_classes(claim.metadata.name, request, environment)
+        if isinstance(wanted, Status):
+            return wanted
         for where, class_name in wanted:
-            if not class_name:
-                reason = Reason(
-                    kind=ReasonKind.INVALID_CLAIM,
-                    message=f"resourceclaim {name!r}, request {where}: the device class is missing",
-                    claim=name,
-                    request=where,
-                )
-                return error(reason, NAME)
-            found = classes.get(class_name)
-            if isinstance(found, UnreadableClass):
-                return _refusal(
-                    ReasonKind.DEVICE_CLASS_NOT_FOUND,
-                    f"request {where}: device class {class_name} cannot be read: {found.problem}",
-                    claim=name,
-                    request=where,
-                )
-            if found is None:
-                return _refusal(
-                    ReasonKind.DEVICE_CLASS_NOT_FOUND,
-                    f"request {where}: device class {class_name} does not exist",
-                    claim=name,
-                    request=where,
-                )
+            problem = _check_class(claim.metadata.name, where, class_name, classes)
+            if problem is not None:
+                return problem
     return None
+
+
+def _wanted_classes(
+    claim: str, request: DeviceRequest, environment: Environment
+) -> Sequence[tuple[str, str]] | Status:
+    """Name and class of a request, or of each of its alternatives."""
+    if request.exactly is not None:
+        return [(request.name, request.exactly.device_class_name)]
+    if not request.first_available:
+        kind, problem = ReasonKind.INVALID_CLAIM, "unknown request type"
+    elif not environment.features.prioritized_list:
+        kind = ReasonKind.FEATURE_DISABLED
+        problem = "firstAvailable needs feature gate DRAPrioritizedList"
+    else:
+        return [
+            (f"{request.name}/{alternative.name}", alternative.device_class_name)
+            for alternative in request.first_available
+        ]
+    text = f"resourceclaim {claim!r}, request {request.name}: {problem}"
+    return _refusal(kind, text, claim=claim, request=request.name)
+
+
+def _check_class(
+    claim: str, where: str, class_name: str, classes: Mapping[str, object]
+) -> Status | None:
+    """Why the class of a request cannot be used, or None."""
+    if not class_name:
+        reason = Reason(
+            kind=ReasonKind.INVALID_CLAIM,
+            message=f"resourceclaim {claim!r}, request {where}: the device class is missing",
+            claim=claim,
+            request=where,
+        )
+        return error(reason, NAME)
+    found = classes.get(class_name)
+    if isinstance(found, UnreadableClass):
+        problem = f"cannot be read: {found.problem}"
+    elif found is None:
+        problem = "does not exist"
+    else:
+        return None
+    text = f"request {where}: device class {class_name} {problem}"
+    return _refusal(ReasonKind.DEVICE_CLASS_NOT_FOUND, text, claim=claim, request=where)
 
 
 def prepare(
@@ -220,14 +240,14 @@ def prepare(
 
 
 @dataclass(frozen=True, slots=True)
-class _Unavailable:
+class Unavailable:
     """Allocated claims that cannot be used on a node, and why the first of them cannot."""
 
     uids: tuple[str, ...]
     status: Status
 
 
-def _look_at_allocated(state: CycleState, node: NodeInfo) -> _Unavailable | Status | None:
+def _look_at_allocated(state: CycleState, node: NodeInfo) -> Unavailable | Status | None:
     uids: list[str] = []
     first: Status | None = None
     counts_for_node = state.environment.features.node_allocatable_resources
@@ -254,7 +274,7 @@ def _look_at_allocated(state: CycleState, node: NodeInfo) -> _Unavailable | Stat
             taken = _shared_mapping(state, claim)
             if taken is not None:
                 return taken
-    return None if first is None else _Unavailable(tuple(uids), first)
+    return None if first is None else Unavailable(tuple(uids), first)
 
 
 def _is_binding_problem(problem: Status) -> bool:
@@ -349,34 +369,25 @@ def binding_problem(claim: ResourceClaim, now: datetime, timeout: timedelta) -> 
 
 
 def allocate_on(state: CycleState, node: NodeInfo) -> Outcome:
-    """Search devices of one node for all unallocated claims together.
-
-    Raises:
-        SlowSearchError: it takes too long for the event loop.
-    """
-    try:
-        return allocate_prepared(
-            _prepared(state),
-            node.for_allocator,
-            state.snapshot.devices,
-            new_share_id=state.environment.new_share_id,
-            **_settings(state.environment),
-        )
-    except TakesLongError:
-        raise SlowSearchError(state, node.name) from None
+    """Search devices of one node for all unallocated claims together."""
+    return allocate_prepared(
+        _prepared(state),
+        node.for_allocator,
+        state.snapshot.devices,
+        new_share_id=state.environment.new_share_id,
+        **_settings(state.environment),
+    )
 
 
 def solve_on(state: CycleState, node: Node, pools: Sequence[Pool]) -> Solution | Outcome:
-    """The search alone, over pools that were gathered before.
-
-    Raises:
-        SlowSearchError: it takes too long for the event loop.
-    """
+    """The search alone, over pools that were gathered before."""
     in_use = state.snapshot.devices.allocated
-    try:
-        return solve(_prepared(state), node, pools, in_use, **_settings(state.environment))
-    except TakesLongError:
-        raise SlowSearchError(state, node.name) from None
+    return solve(_prepared(state), node, pools, in_use, **_settings(state.environment))
+
+
+def ran_out_of_time(found: Solution | Outcome) -> bool:
+    """Whether a search was ended by its deadline: another try may find something else."""
+    return isinstance(found, Fatal) and found.reason.kind is ReasonKind.DEADLINE_EXCEEDED
 
 
 class _Settings(TypedDict):
@@ -397,22 +408,36 @@ def _settings(environment: Environment) -> _Settings:
 
 
 def _prepared(state: CycleState) -> PreparedClaims:
-    prepared: PreparedClaims | None = state.prepared
-    if prepared is None:
+    if state.prepared is None:
         raise AssertionError(f"pod {state.pod.key} has no claims to allocate")
-    return prepared
+    return state.prepared
 
 
-def filter_node(state: CycleState, node: NodeInfo, allocate: Allocate = allocate_on) -> NodeVerdict:
-    """Say whether the pod's claims can all be used on one node, and with which devices.
+def filter_node(state: CycleState, node: NodeInfo) -> NodeVerdict:
+    """Say whether the pod's claims can all be used on one node, and with which devices."""
+    unavailable = look_at_allocated(state, node)
+    if isinstance(unavailable, NodeVerdict):
+        return unavailable
+    outcome = allocate_on(state, node) if state.unallocated else Allocated(())
+    return with_outcome(state, node, unavailable, outcome)
+
+
+def look_at_allocated(state: CycleState, node: NodeInfo) -> Unavailable | NodeVerdict | None:
+    """Which allocated claims cannot be used on a node; a verdict if that settles it, None if all can be used."""
+    found = _look_at_allocated(state, node)
+    if isinstance(found, Status):
+        return NodeVerdict(found, ends_attempt=found.code is Code.ERROR)
+    return found
+
+
+def with_outcome(
+    state: CycleState, node: NodeInfo, unavailable: Unavailable | None, outcome: Outcome
+) -> NodeVerdict:
+    """What a node is to the pod, once devices for the other claims have been searched there.
 
     Source: `Filter` of the plugin: the search runs also when an allocated claim is unavailable here, and only if it
     succeeds does giving that claim back promise anything.
     """
-    unavailable = _look_at_allocated(state, node)
-    if isinstance(unavailable, Status):
-        return NodeVerdict(unavailable, ends_attempt=unavailable.code is Code.ERROR)
-    outcome = allocate(state, node) if state.unallocated else Allocated(())
     verdict = verdict_on(state, outcome)
     counts_for_node = state.environment.features.node_allocatable_resources
     if counts_for_node and verdict.fits and isinstance(outcome, Allocated):
@@ -453,7 +478,7 @@ def verdict_on(state: CycleState, outcome: Outcome) -> NodeVerdict:
 
 def claims_demand(
     state: CycleState, node: NodeInfo, allocations: Iterable[AllocationResult]
-) -> node_allocatable.Demand | Status:
+) -> Demand | Status:
     """What the pod's claims count in resources of one node, if it has room for that (`node_allocatable`); or why not.
 
     Args:
@@ -470,7 +495,7 @@ def claims_demand(
     demand = node_allocatable.demand_of(state.pod, claims, device_of)
     if isinstance(demand, Status):
         return demand
-    return node_allocatable.check(state.pod, demand, node) or demand
+    return node_allocatable.check(state.info.pod, demand, node) or demand
 
 
 def _shared_mapping(state: CycleState, claim: ResourceClaim) -> Status | None:
@@ -489,6 +514,26 @@ def _shared_mapping(state: CycleState, claim: ResourceClaim) -> Status | None:
         f"resourceclaim {claim.metadata.name!r} has a device that stands for a resource of its"
         " node and cannot be shared by pods",
         claim=claim.metadata.name,
+    )
+
+
+def score_node(
+    state: CycleState, node: NodeInfo, allocations: Mapping[str, AllocationResult]
+) -> int:
+    """How well devices of one node serve the pod, before normalising; 0 for a pod that needs no new ones.
+
+    Args:
+        state: of the attempt.
+        node: where.
+        allocations: claim UID -> new allocation, in the order of the claims.
+    """
+    if not allocations:
+        return 0
+    results = list(allocations.values())
+    strategy = STRATEGIES[state.environment.device_strategy]
+    preferred = raw_prioritized_list(state.unallocated, results)
+    return preferred * (MAX_SCORE + 1) + strategy(
+        results, node.for_allocator, state.snapshot.devices
     )
 
 

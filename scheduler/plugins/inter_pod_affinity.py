@@ -11,36 +11,25 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from allocator.outcome import Reason, ReasonKind
-from scheduler.framework.cycle_state import CycleState, Domain, RepellingPod
+from scheduler.framework.events import Event
+from scheduler.framework.plugin import Plugin, Reads
+from scheduler.framework.pod_info import Fact, PodInfo
 from scheduler.framework.status import SUCCESS, Status, unschedulable
-from scheduler.model import ClusterSnapshot, NodeInfo, Pod
+from scheduler.model import NodeInfo, Pod
+from scheduler.plugins.anti_affinity import (
+    RepellingPod,
+    repelling_pods,
+    repelling_pods_in_steps,
+    required_terms,
+)
+from scheduler.plugins.repelling import RepellingPods
 
 NAME: Final = "InterPodAffinity"
-REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+Domain = tuple[str, str]  # label of nodes, value
 _REASON: Final = Reason(
     kind=ReasonKind.POD_AFFINITY,
     message="node(s) didn't satisfy existing pods anti-affinity rules",
 )
-
-
-def required_terms(pod: Pod) -> tuple[dict[str, Any], ...]:
-    """The required anti-affinity terms of a pod, as they came."""
-    affinity = pod.spec.affinity
-    if affinity is None or affinity.pod_anti_affinity is None:
-        return ()
-    terms = affinity.pod_anti_affinity.get(REQUIRED) or ()
-    return tuple(term for term in terms if isinstance(term, dict))
-
-
-def repelling_on(node: NodeInfo) -> list[RepellingPod]:
-    """The pods of a node that have required anti-affinity terms. O(pods)."""
-    labels = node.for_allocator.labels
-    return [(pod, labels) for pod in node.pods.values() if required_terms(pod)]
-
-
-def repelling_pods(snapshot: ClusterSnapshot) -> list[RepellingPod]:
-    """All such pods. O(pods of the cluster)."""
-    return [each for node in snapshot.nodes.values() for each in repelling_on(node)]
 
 
 def repelled_from(pod: Pod, repelling: Iterable[RepellingPod]) -> frozenset[Domain]:
@@ -54,10 +43,19 @@ def repelled_from(pod: Pod, repelling: Iterable[RepellingPod]) -> frozenset[Doma
     return frozenset(domains)
 
 
-def filter_node(state: CycleState, node: NodeInfo) -> Status:
+REPELLED_FROM: Final = Fact(
+    "domains that running pods keep this pod out of",
+    gather=repelling_pods,
+    look_up=repelled_from,
+    index=RepellingPods,
+    gather_in_steps=repelling_pods_in_steps,
+)
+
+
+def filter_node(pod: PodInfo, node: NodeInfo) -> Status:
     """Refuse a node in a domain that a running pod keeps this pod out of; evicting that pod may help."""
     labels = node.for_allocator.labels
-    for key, value in state.repelled_from:
+    for key, value in pod.fact(REPELLED_FROM):
         if labels.get(key) == value:
             return unschedulable(_REASON, NAME)
     return SUCCESS
@@ -98,3 +96,12 @@ def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
             return found is None
         case _:
             return False
+
+
+PLUGIN: Final = Plugin(
+    name=NAME,
+    facts=(REPELLED_FROM,),
+    filter=filter_node,
+    events=Event.NODE_ADDED | Event.NODE_LABELS | Event.ROOM_FREED,
+    reads=Reads(node=("for_allocator.labels",)),
+)

@@ -9,9 +9,11 @@ from typing import Final
 
 from allocator.model.nodes import NodeSelectorError, NodeSelectorTerm, check_term, matches_term
 from allocator.outcome import Reason, ReasonKind
-from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.events import Event
+from scheduler.framework.plugin import Plugin, Reads, Scale
+from scheduler.framework.pod_info import PodInfo
 from scheduler.framework.status import SUCCESS, Status, unresolvable
-from scheduler.model import NodeAffinity, NodeInfo, Pod
+from scheduler.model import NodeAffinity, NodeInfo
 
 NAME: Final = "NodeAffinity"
 _REASON: Final = Reason(
@@ -20,7 +22,7 @@ _REASON: Final = Reason(
 )
 
 
-def _affinity(pod: Pod) -> NodeAffinity | None:
+def _affinity(pod: PodInfo) -> NodeAffinity | None:
     return None if pod.spec.affinity is None else pod.spec.affinity.node_affinity
 
 
@@ -32,13 +34,13 @@ def _matches(term: NodeSelectorTerm, node: NodeInfo) -> bool:
     return matches_term(term, node.for_allocator.labels, node.name)
 
 
-def filter_node(state: CycleState, node: NodeInfo) -> Status:
+def filter_node(pod: PodInfo, node: NodeInfo) -> Status:
     """Refuse a node unless all `nodeSelector` labels and at least one required term match."""
     labels = node.for_allocator.labels
-    for key, value in (state.pod.spec.node_selector or {}).items():
+    for key, value in (pod.spec.node_selector or {}).items():
         if labels.get(key) != value:
             return unresolvable(_REASON, NAME)
-    affinity = _affinity(state.pod)
+    affinity = _affinity(pod)
     required = affinity and affinity.required_during_scheduling_ignored_during_execution
     if not required:
         return SUCCESS
@@ -47,9 +49,9 @@ def filter_node(state: CycleState, node: NodeInfo) -> Status:
     return unresolvable(_REASON, NAME)
 
 
-def score_node(state: CycleState, node: NodeInfo) -> int:
+def score_node(pod: PodInfo, node: NodeInfo) -> int:
     """Sum the weights of the preferred terms that match; more is better."""
-    affinity = _affinity(state.pod)
+    affinity = _affinity(pod)
     if affinity is None:
         return 0
     return sum(
@@ -57,3 +59,17 @@ def score_node(state: CycleState, node: NodeInfo) -> int:
         for preferred in affinity.preferred_during_scheduling_ignored_during_execution or ()
         if preferred.weight and _matches(preferred.preference, node)
     )
+
+
+PLUGIN: Final = Plugin(
+    name=NAME,
+    filter=filter_node,
+    score=score_node,
+    weight=2,
+    scale=Scale.HIGHER_IS_BETTER,
+    events=Event.NODE_ADDED | Event.NODE_LABELS,
+    reads=Reads(
+        pod=("spec.node_selector", "spec.affinity.node_affinity"),
+        node=("for_allocator.labels", "node.metadata.name"),
+    ),
+)

@@ -19,6 +19,9 @@ from allocator.model.nodes import Node, NodeSelector, NodeSelectorError, matches
 from allocator.outcome import Reason, ReasonKind
 from allocator.quantity import Quantity
 from allocator.snapshot import PreparedSlice, SliceIndex
+from scheduler.framework.events import NODE_ANY, Event
+from scheduler.framework.plan import Demand
+from scheduler.framework.plugin import IN_EVERY_MODE, Plugin, Reads
 from scheduler.framework.resources import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -42,8 +45,33 @@ from scheduler.model import (
 from scheduler.plugins.node_resources import shortage
 
 NAME: Final = "NodeAllocatableResources"
+PLUGIN: Final = Plugin(
+    name=NAME,
+    modes=IN_EVERY_MODE,
+    # Room for what devices count, or other devices.
+    events=NODE_ANY
+    | Event.ROOM_FREED
+    | Event.CLAIM_CHANGED
+    | Event.CLAIM_FREED
+    | Event.DEVICES_CHANGED,
+    reads=Reads(
+        pod=(
+            "spec.containers.name",
+            "spec.containers.resources.requests",
+            "spec.containers.resources.limits",
+            "spec.init_containers.resources.requests",
+            "spec.init_containers.resources.limits",
+            "spec.init_containers.restart_policy",
+            "spec.resources.requests",
+            "spec.resources.limits",
+            "spec.overhead",
+        ),
+        node=("node.status.allocatable", "is_unlimited", "requested"),
+    ),
+    is_about_devices=True,
+    lists_shortages=True,
+)
 DeviceOf = Callable[[DeviceRequestAllocationResult], Device | None]
-Demand = tuple[NodeAllocatableResourceClaimStatus, ...]
 _ALWAYS_COMPARED: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _NANO: Final = 10**9
 # Kubernetes 1.36 had another shape of it, and other rules. Refused, never half-honoured.

@@ -3,7 +3,9 @@
 from typing import Final
 
 from allocator.outcome import Reason, ReasonKind
-from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.events import Event
+from scheduler.framework.plugin import Plugin, Reads
+from scheduler.framework.pod_info import PodInfo
 from scheduler.framework.status import SUCCESS, Status, unresolvable
 from scheduler.model import NodeInfo
 
@@ -14,7 +16,15 @@ _REASON: Final = Reason(
 )
 
 
-def filter_node(state: CycleState, node: NodeInfo) -> Status:
+def filter_node(pod: PodInfo, node: NodeInfo) -> Status:
     """Refuse every node but the one that `spec.nodeName` names."""
-    wanted = state.pod.spec.node_name
+    wanted = pod.spec.node_name
     return SUCCESS if not wanted or wanted == node.name else unresolvable(_REASON, NAME)
+
+
+PLUGIN: Final = Plugin(
+    name=NAME,
+    filter=filter_node,
+    events=Event.NODE_ADDED,
+    reads=Reads(pod=("spec.node_name",), node=("node.metadata.name",)),
+)

@@ -10,22 +10,35 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from allocator.outcome import Reason, ReasonKind
-from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.resources import CPU, MEMORY, PODS, allocatable, scoring_requests
+from scheduler.framework.events import Event
+from scheduler.framework.plugin import Plugin, Reads
+from scheduler.framework.pod_info import Derived, PodInfo
+from scheduler.framework.resources import (
+    CPU,
+    MEMORY,
+    PODS,
+    allocatable,
+    pod_requests,
+    scoring_requests,
+)
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.model import NodeInfo
 
 NAME: Final = "NodeResourcesFit"
+REQUESTS: Final = Derived(lambda pod: pod_requests(pod.pod))
+"""Resource name -> amount (cpu in milli)."""
+SCORING_REQUESTS: Final = Derived(lambda pod: scoring_requests(pod.pod))
+"""Cpu in milli and memory in bytes as scoring counts them."""
 _TOO_MANY_PODS: Final = "Too many pods"
 
 
-def filter_node(state: CycleState, node: NodeInfo) -> Status:
+def filter_node(pod: PodInfo, node: NodeInfo) -> Status:
     """Refuse a node that has not enough left; unresolvable when even an empty node would not have."""
     if node.is_unlimited:
         return SUCCESS
     offered = allocatable(node.node)
     short = [_TOO_MANY_PODS] if len(node.pods) + 1 > offered.get(PODS, 0) else []
-    wanted = ((name, amount) for name, amount in state.requests.items() if amount)
+    wanted = ((name, amount) for name, amount in pod.read(REQUESTS).items() if amount)
     return shortage(wanted, offered, node, NAME, short) or SUCCESS
 
 
@@ -75,24 +88,44 @@ def requested_for_scoring(node: NodeInfo, *, counts_claims: bool = False) -> tup
     return cpu, memory
 
 
-def score_node(state: CycleState, node: NodeInfo, requested: tuple[int, int] | None = None) -> int:
+def score_node(pod: PodInfo, node: NodeInfo, requested: tuple[int, int] | None = None) -> int:
     """Score 0-100: the mean share of cpu and memory that would be left.
 
     Args:
-        state: the attempt.
-        node: a node that fits.
+        pod: to be placed.
+        node: that fits.
         requested: `requested_for_scoring(node)`, if the caller has it already.
     """
     if node.is_unlimited:
         return 0
     offered = allocatable(node.node)
     if requested is None:
-        counts_claims = state.environment.features.node_allocatable_resources
+        counts_claims = pod.features.node_allocatable_resources
         requested = requested_for_scoring(node, counts_claims=counts_claims)
     total = resources = 0
-    for name, taken, more in zip((CPU, MEMORY), requested, state.scoring_requests, strict=True):
+    for name, taken, more in zip((CPU, MEMORY), requested, pod.read(SCORING_REQUESTS), strict=True):
         limit = offered.get(name, 0)
         if limit:
             resources += 1
             total += max(0, (limit - taken - more) * 100 // limit)
     return total // resources if resources else 0
+
+
+PLUGIN: Final = Plugin(
+    name=NAME,
+    filter=filter_node,
+    score=score_node,
+    weight=1,
+    events=Event.NODE_ADDED | Event.NODE_ALLOCATABLE | Event.ROOM_FREED,
+    reads=Reads(
+        pod=(
+            "spec.containers.resources.requests",
+            "spec.init_containers.resources.requests",
+            "spec.init_containers.restart_policy",
+            "spec.resources.requests",
+            "spec.overhead",
+        ),
+        node=("node.status.allocatable", "is_unlimited", "requested", "pods"),
+    ),
+    lists_shortages=True,
+)

@@ -3,7 +3,9 @@
 from typing import Final
 
 from allocator.outcome import Reason, ReasonKind
-from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.events import Event
+from scheduler.framework.plugin import Plugin, Reads
+from scheduler.framework.pod_info import PodInfo
 from scheduler.framework.status import SUCCESS, Status, unresolvable
 from scheduler.model import NodeInfo, Taint
 from scheduler.plugins.taint_toleration import is_tolerated
@@ -13,8 +15,16 @@ _CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedul
 _REASON: Final = Reason(kind=ReasonKind.NODE_UNSCHEDULABLE, message="node(s) were unschedulable")
 
 
-def filter_node(state: CycleState, node: NodeInfo) -> Status:
+def filter_node(pod: PodInfo, node: NodeInfo) -> Status:
     """Refuse a cordoned node unless the pod tolerates the taint that stands for the cordon."""
-    if not node.node.spec.unschedulable or is_tolerated(_CORDON, state.pod.spec.tolerations):
+    if not node.node.spec.unschedulable or is_tolerated(_CORDON, pod.spec.tolerations):
         return SUCCESS
     return unresolvable(_REASON, NAME)
+
+
+PLUGIN: Final = Plugin(
+    name=NAME,
+    filter=filter_node,
+    events=Event.NODE_ADDED | Event.NODE_TAINTS,
+    reads=Reads(pod=("spec.tolerations",), node=("node.spec.unschedulable",)),
+)

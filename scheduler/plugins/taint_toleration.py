@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from allocator.outcome import Reason, ReasonKind
-from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.events import Event
+from scheduler.framework.plugin import Plugin, Reads, Scale
+from scheduler.framework.pod_info import PodInfo
 from scheduler.framework.status import SUCCESS, Status, unresolvable
 from scheduler.model import NodeInfo, Taint, Toleration
 
@@ -41,20 +43,31 @@ def is_tolerated(taint: Taint, tolerations: Iterable[Toleration] | None) -> bool
     return any(tolerates(toleration, taint) for toleration in tolerations or ())
 
 
-def filter_node(state: CycleState, node: NodeInfo) -> Status:
+def filter_node(pod: PodInfo, node: NodeInfo) -> Status:
     """Refuse a node with a NoSchedule or NoExecute taint that the pod does not tolerate."""
     for taint in node.node.spec.taints or ():
         if taint.effect in ("NoSchedule", "NoExecute") and not is_tolerated(
-            taint, state.pod.spec.tolerations
+            taint, pod.spec.tolerations
         ):
             return unresolvable(_REASON, NAME)
     return SUCCESS
 
 
-def score_node(state: CycleState, node: NodeInfo) -> int:
+def score_node(pod: PodInfo, node: NodeInfo) -> int:
     """Count the PreferNoSchedule taints that the pod does not tolerate; fewer is better."""
     taints = [taint for taint in node.node.spec.taints or () if taint.effect == "PreferNoSchedule"]
     if not taints:
         return 0
-    soft = [t for t in state.pod.spec.tolerations or () if t.effect in ("", "PreferNoSchedule")]
+    soft = [t for t in pod.spec.tolerations or () if t.effect in ("", "PreferNoSchedule")]
     return sum(not is_tolerated(taint, soft) for taint in taints)
+
+
+PLUGIN: Final = Plugin(
+    name=NAME,
+    filter=filter_node,
+    score=score_node,
+    weight=3,
+    scale=Scale.LOWER_IS_BETTER,
+    events=Event.NODE_ADDED | Event.NODE_TAINTS,
+    reads=Reads(pod=("spec.tolerations",), node=("node.spec.taints",)),
+)

@@ -6,15 +6,24 @@ spread, affinity, volumes and node features, and only what concerns devices is l
 Node-allocatable devices are refused where devices are looked at (`plugins.dynamic_resources`).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from allocator.model.devices import DeviceClass
 from allocator.outcome import Reason, ReasonKind
-from scheduler.framework.cycle_state import CycleState
-from scheduler.framework.resources import allocatable
+from scheduler.framework.environment import Mode
+from scheduler.framework.events import Event
+from scheduler.framework.plugin import IN_EVERY_MODE, Plugin, Reads
+from scheduler.framework.pod_info import Fact, PodInfo
+from scheduler.framework.resources import (
+    IMPLICIT_EXTENDED_PREFIX,
+    allocatable,
+    is_extended,
+    pod_requests,
+)
 from scheduler.framework.status import SUCCESS, Status, unresolvable
-from scheduler.model import Container, NodeInfo, Pod, UnreadablePod
-from scheduler.plugins.inter_pod_affinity import REQUIRED, required_terms
+from scheduler.model import ClusterSnapshot, Container, NodeInfo, Pod, UnreadablePod
+from scheduler.plugins.anti_affinity import REQUIRED, required_terms
 
 NAME: Final = "Unsupported"
 
@@ -66,20 +75,17 @@ def _dicts(values: Any) -> Iterable[dict[str, Any]]:
     return [value for value in values or () if isinstance(value, dict)]
 
 
-def pre_filter_extender(pod: Pod) -> Status:
-    """Refuse what neither kube-scheduler nor this scheduler would honour when called for one pod at a time."""
+def pre_filter(pod: Pod, mode: Mode) -> Status:
+    """Refuse every constraint that nobody would check.
+
+    In extender mode: what neither kube-scheduler nor this scheduler would honour when called for one pod at a time.
+    """
     if isinstance(pod, UnreadablePod):
         return _refusal(f"the pod cannot be read: {pod.problem}")
     if pod.spec.scheduling_group is not None or pod.spec.workload_ref is not None:
         return _refusal(GROUP)
-    return SUCCESS
-
-
-def pre_filter_standalone(pod: Pod) -> Status:
-    """Refuse every constraint that nobody would check."""
-    status = pre_filter_extender(pod)
-    if not status.is_success:
-        return status
+    if mode is Mode.EXTENDER:
+        return SUCCESS
     message = _constraint(pod) or _volume(pod) or _node_feature(pod)
     return _refusal(message) if message else SUCCESS
 
@@ -122,15 +128,62 @@ def _node_feature(pod: Pod) -> str:
     return ""
 
 
-def filter_node(state: CycleState, node: NodeInfo) -> Status:
+def _classes(snapshot: ClusterSnapshot) -> Mapping[str, DeviceClass]:
+    return snapshot.devices.classes
+
+
+def backed_resources(pod: Pod, classes: Mapping[str, DeviceClass]) -> frozenset[str]:
+    """Requested extended resources that a DeviceClass names, explicitly or implicitly."""
+    if not any(map(is_extended, _resource_names(pod))):
+        return frozenset()
+    requests = pod_requests(pod)
+    names = {name for name, amount in requests.items() if amount and is_extended(name)}
+    explicit = {each.spec.extended_resource_name for each in classes.values()}
+    return frozenset(
+        name
+        for name in names
+        if name in explicit
+        or (
+            name.startswith(IMPLICIT_EXTENDED_PREFIX)
+            and name.removeprefix(IMPLICIT_EXTENDED_PREFIX) in classes
+        )
+    )
+
+
+def _resource_names(pod: Pod) -> Iterator[str]:
+    for container in _containers(pod):
+        yield from container.resources.requests or ()
+    yield from pod.spec.overhead or ()
+
+
+BACKED_RESOURCES: Final = Fact(
+    "requested extended resources that a DeviceClass backs",
+    gather=_classes,
+    look_up=backed_resources,
+)
+
+
+def filter_node(pod: PodInfo, node: NodeInfo) -> Status:
     """Refuse a node where a requested extended resource would have to come from DRA.
 
     A node that offers the resource through a device plugin is the resource predicate's business. Without this check the
     pod would be bound *without devices*: NodeResourcesFit, ours and kube-scheduler's, leaves such resources to DRA.
     """
-    if not state.backed_resources:
+    backed = pod.fact(BACKED_RESOURCES)
+    if not backed:
         return SUCCESS
     offered = allocatable(node.node)
-    if any(offered.get(name, 0) <= 0 for name in state.backed_resources):
+    if any(offered.get(name, 0) <= 0 for name in backed):
         return _refusal(EXTENDED_RESOURCE)
     return SUCCESS
+
+
+PLUGIN: Final = Plugin(
+    name=NAME,
+    modes=IN_EVERY_MODE,
+    pre_filter=pre_filter,
+    facts=(BACKED_RESOURCES,),
+    filter=filter_node,
+    events=Event.NODE_ADDED | Event.NODE_ALLOCATABLE | Event.CLASS_CHANGED,
+    reads=Reads(node=("node.status.allocatable",)),
+)

@@ -4,36 +4,39 @@ Decisions are serial and never await between reading the cluster and holding wha
 overlap. The loop gives way to other tasks after every `SLICE_SECONDS` of deciding: a busy event loop is a slow watch
 reader, and the API server ends the watches of slow readers.
 
-Source: scheduler-and-claims 7; reliability 2.1.
+No pod is lost: each pod in flight has an owner (the attempt that is being made, a search beside the loop, a bind), and
+however its owner ends, the pod is bound, refused, or tried again. The sweep looks for pods that have none all the same.
+
+Source: scheduler-and-claims 7; reliability 2.1, 4.2.
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
-from allocator.model.claims import AllocationResult, ResourceClaim
+from allocator.model.claims import ResourceClaim
 from allocator.outcome import Reason, ReasonKind
-from scheduler import cycle
 from scheduler.binder import BindOutcome, Chain
 from scheduler.clock import Clock
+from scheduler.conclusion import NO_NODES, failure_message, pod_failure_message
 from scheduler.config import Settings
-from scheduler.engine import Engine
+from scheduler.engine import Attempt, Engine, LongSearch, Plan
 from scheduler.events import NORMAL
-from scheduler.framework.cycle_state import CycleState, FilterResult, PodClaim, SlowSearchError
-from scheduler.framework.status import Code, Status
+from scheduler.framework.cycle_state import FilterResult
+from scheduler.framework.status import Code, Status, error
 from scheduler.model import (
     Change,
     ChangeListener,
     ClusterReader,
     Kind,
-    NodeAllocatableResourceClaimStatus,
     Pod,
 )
 from scheduler.plugins.dynamic_resources import NAME as DYNAMIC_RESOURCES
 from scheduler.plugins.dynamic_resources import claim_to_give_back, resolve_claims
-from scheduler.scheduling_queue import QueuedPod, SchedulingQueue
+from scheduler.scheduling_queue import Place, QueuedPod, SchedulingQueue
 from scheduler.standalone.recheck import recheck_node
 from scheduler.standalone.reports import Events, PodConditions, Reports
 from scheduler.workers import TIME_IS_OVER, SearchWorker
@@ -48,6 +51,9 @@ SLICE_SEARCHES: Final = 4
 MAX_SLICES: Final = 1_000  # for one pod; then it is decided in one go, come what may
 TAKEN_IN_AT_ONCE: Final = 256  # pods queued before others may run, when there are many: about 3 ms
 NOT_LEADER_PAUSE_SECONDS: Final = 0.1
+_DEFECT: Final = error(
+    Reason(kind=ReasonKind.NOT_READY, message="the decision failed on an internal error")
+)
 
 
 class Cache(ClusterReader, Protocol):
@@ -83,16 +89,7 @@ class PodBinder(Protocol):
         """The bind under way for a pod."""
         ...
 
-    def start(
-        self,
-        pod: Pod,
-        node_name: str,
-        claims: Sequence[PodClaim],
-        allocations: Mapping[str, AllocationResult],
-        recheck: Callable[[], Status | None] | None = None,
-        *,
-        demand: Sequence[NodeAllocatableResourceClaimStatus] = (),
-    ) -> Chain:
+    def start(self, plan: Plan, recheck: Callable[[], Status | None] | None = None) -> Chain:
         """Hold what was decided and begin to write it."""
         ...
 
@@ -130,6 +127,10 @@ class LoopMetrics(Protocol):
 
     def pod_shed(self) -> None:
         """A pod found the queue full."""
+        ...
+
+    def pod_recovered(self) -> None:
+        """The sweep found a waiting pod that nobody was working on."""
         ...
 
 
@@ -191,7 +192,11 @@ class StandaloneLoop:
         self._max_binds = core.settings.binding.max_concurrent
         self._reports = Reports(core.cache, core.binder.pods, core.events, core.clock)
         self._first_seen: dict[str, float] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._shed: set[str] = set()  # pods that found the queue full
+        self._owners: dict[
+            str, asyncio.Task[None]
+        ] = {}  # pod UID -> its search or the end of its bind
+        self._give_backs: set[asyncio.Task[None]] = set()
         self._work = asyncio.Event()
         self._is_stopping = False
         self._unfinished: tuple[QueuedPod, int] | None = (
@@ -247,7 +252,10 @@ class StandaloneLoop:
         )
 
     def _claims_resolve(self, pod: Pod) -> bool:
-        return not isinstance(resolve_claims(pod, self._cache), Status)
+        try:
+            return not isinstance(resolve_claims(pod, self._cache), Status)
+        except Exception:  # noqa: BLE001  # the event is everybody's; the attempt will meet the defect, too, and tell
+            return True
 
     def _awaits_claims(self, pod: Pod) -> bool:
         """Whether the claim controller, or our watch of claims, has yet to come as far as this pod."""
@@ -264,22 +272,27 @@ class StandaloneLoop:
                 return True
         return False
 
-    async def _take_in_all(self) -> None:
-        """Queue every pod of ours that is not here yet: at the start, and for what a full queue refused."""
+    async def _take_in_all(self, *, is_sweep: bool = False) -> None:
+        """Queue every pod of ours that is not here yet: at the start, and for what a full queue refused, or anybody forgot."""
         for number, waiting in enumerate(self._cache.pending_pods(), start=1):
             uid = waiting.metadata.uid
             if uid not in self.queue and self._cache.assumed_node(uid) is None:
                 pod = self._cache.pod(uid)
                 if pod is not None and self._is_ours(pod):
+                    if is_sweep and uid not in self._shed:
+                        self._recovered(pod, "was not queued")
                     self._take_in(pod)
             if number % TAKEN_IN_AT_ONCE == 0:
                 await self._clock.sleep(0)
 
     def _take_in(self, pod: Pod) -> None:
         now = self._clock.monotonic()
+        uid = pod.metadata.uid
         if self.queue.add(pod, now):
-            self._first_seen.setdefault(pod.metadata.uid, now)
+            self._first_seen.setdefault(uid, now)
+            self._shed.discard(uid)
         else:
+            self._shed.add(uid)
             self._metrics.pod_shed()
 
     def _observe(self, change: Change) -> None:
@@ -304,14 +317,66 @@ class StandaloneLoop:
     def _forget(self, uid: str) -> None:
         self.queue.delete(uid)
         self._searched.pop(uid, None)
+        self._shed.discard(uid)
         self._reports.forget(uid)
         if self._binder.chain(uid) is None:  # else the end of the bind still wants to know
             self._first_seen.pop(uid, None)
 
     async def _sweep(self, now: float) -> None:
         self.queue.sweep(now)
-        await self._take_in_all()
+        self._recover_unowned(now)
+        await self._take_in_all(is_sweep=True)
         self._metrics.queue_depths({str(place): n for place, n in self.queue.counts().items()})
+
+    # --- who works on what --------------------------------------------------------------------------------------------
+
+    def _own(self, queued: QueuedPod, work: Coroutine[Any, Any, None]) -> None:
+        """Leave a pod in flight to a task, until that ends."""
+        task = asyncio.create_task(work)
+        self._owners[queued.pod.metadata.uid] = task
+        task.add_done_callback(partial(self._disown, queued))
+
+    def _disown(self, queued: QueuedPod, task: asyncio.Task[None]) -> None:
+        """A task has ended, in whatever way: the pod must be somewhere else by now."""
+        uid = queued.pod.metadata.uid
+        if self._owners.get(uid) is task:
+            del self._owners[uid]
+        problem = None if task.cancelled() else task.exception()
+        if self._is_stopping:
+            return
+        if problem is not None:
+            _log.error("an attempt for pod %s failed", queued.pod.key, exc_info=problem)
+        self._settle(queued)
+
+    def _is_unowned(self, queued: QueuedPod) -> bool:
+        """Whether a pod is in flight, but nobody is going to end its attempt. Asked between two attempts."""
+        uid = queued.pod.metadata.uid
+        is_current = self._unfinished is not None and self._unfinished[0] is queued
+        return (
+            queued.place is Place.IN_FLIGHT
+            and self.queue.get(uid) is queued
+            and not is_current
+            and uid not in self._owners
+            and queued not in self._resumed
+            and self._binder.chain(uid) is None
+        )
+
+    def _recover_unowned(self, now: float) -> None:
+        for queued in self.queue.in_flight():
+            if self._is_unowned(queued):
+                self._recovered(queued.pod, "was in nobody's hands")
+                self.queue.failed(queued.pod.metadata.uid, (), now, is_error=True)
+
+    def _recovered(self, pod: Pod, how: str) -> None:
+        _log.error("pod %s %s: it is queued again", pod.key, how)
+        self._metrics.pod_recovered()
+
+    def _settle(self, queued: QueuedPod) -> None:
+        """After a defect: one pod's stops no other pod, and that pod is tried again, like after any error."""
+        if self._is_unowned(queued):
+            self._searched.pop(queued.pod.metadata.uid, None)
+            self._refused(queued.pod, _DEFECT, frozenset(), _DEFECT.message)
+            self._work.set()
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
@@ -329,13 +394,9 @@ class StandaloneLoop:
             limit = SLICE_SEARCHES if slices < MAX_SLICES else None
             try:
                 is_finished = self._try(queued, limit)
-            except SlowSearchError as slow:
-                self._spawn(self._search_slowly(queued, slow))
-                is_finished = True  # for now: it is in flight until the search has ended
             except Exception:  # noqa: BLE001  # one pod's defect must not stop all others
                 _log.exception("deciding for pod %s failed", queued.pod.key)
-                self._metrics.attempt("error")
-                self.queue.failed(queued.pod.metadata.uid, (), now, is_error=True)
+                self._settle(queued)
                 is_finished = True
             if not is_finished:
                 self._unfinished = (queued, slices + 1)
@@ -347,13 +408,13 @@ class StandaloneLoop:
     def _next(self, now: float) -> QueuedPod | None:
         return self._resumed.popleft() if self._resumed else self.queue.pop(now)
 
-    async def _search_slowly(self, queued: QueuedPod, slow: SlowSearchError) -> None:
+    async def _search_slowly(self, queued: QueuedPod, slow: LongSearch) -> None:
         """Run a search beside the loop, then go on with the attempt; all slow searches of an attempt share its time."""
         uid = queued.pod.metadata.uid
         left = self._search_seconds - self._searched.get(uid, 0.0)
         if left <= 0:
             self._searched.pop(uid, None)
-            self._refused(slow.state.pod, TIME_IS_OVER, {DYNAMIC_RESOURCES}, TIME_IS_OVER.message)
+            self._refused(slow.attempt.pod, TIME_IS_OVER, {DYNAMIC_RESOURCES}, TIME_IS_OVER.message)
             return
         took = await self._worker.search(slow, left)
         self._searched[uid] = self._searched.get(uid, 0.0) + took
@@ -390,45 +451,47 @@ class StandaloneLoop:
     def _try(self, queued: QueuedPod, max_searches: int | None) -> bool:
         """One attempt, from the pod's newest version to a bind that is under way; False if it needs another slice."""
         uid = queued.pod.metadata.uid
-        if self.queue.get(uid) is not queued:
-            return True  # gone, between two slices
+        if self.queue.get(uid) is not queued or self._binder.chain(uid) is not None:
+            return True  # gone, between two slices; or it was forgotten and came back, and its bind decides
         pod = self._cache.pod(uid) or queued.pod
-        if not self._is_ours(pod) or self._binder.chain(uid) is not None:
+        if not self._is_ours(pod):
             self.queue.delete(uid)
             return True
         state = self._engine.pre_filter(pod, self._cache)
         if isinstance(state, Status):
             total = len(self._cache.snapshot().nodes)
             rejected_by = {state.plugin} if state.plugin else set()
-            self._refused(pod, state, rejected_by, cycle.pod_failure_message(state, total))
+            self._refused(pod, state, rejected_by, pod_failure_message(state, total))
             return True
-        decision = self._engine.decide(state, max_searches)
-        if decision is None:
-            return False
-        self._searched.pop(uid, None)
-        if isinstance(decision, FilterResult):
-            self._none_fits(state, decision)
-            return True
-        chain = self._binder.start(
-            state.pod,
-            decision.node_name,
-            state.claims,
-            decision.verdict.allocations,
-            recheck_node(state, decision.node_name, self._cache, decision.verdict.demand),
-            demand=decision.verdict.demand,
-        )
-        self._spawn(self._finish(state, chain, self._clock.monotonic()))
-        return True
+        decided = self._engine.decide(state, max_searches)
+        if decided is not None:
+            self._carry_out(queued, state, decided)
+        return decided is not None
 
-    def _none_fits(self, state: CycleState, result: FilterResult) -> None:
-        failure = result.failure or cycle.NO_NODES
-        self._refused(state.pod, failure, result.rejected_by, cycle.failure_message(result))
+    def _carry_out(
+        self, queued: QueuedPod, attempt: Attempt, decided: Plan | FilterResult | LongSearch
+    ) -> None:
+        """Do what a decision says; until that has ended, the pod is in flight."""
+        if isinstance(decided, LongSearch):
+            self._own(queued, self._search_slowly(queued, decided))
+            return
+        self._searched.pop(queued.pod.metadata.uid, None)
+        if isinstance(decided, FilterResult):
+            self._none_fits(attempt, decided)
+            return
+        chain = self._binder.start(decided, recheck_node(attempt, decided, self._cache))
+        self._own(queued, self._finish(attempt, chain, self._clock.monotonic()))
+
+    def _none_fits(self, state: Attempt, result: FilterResult) -> None:
+        failure = result.failure or NO_NODES
+        self._refused(state.pod, failure, result.rejected_by, failure_message(result))
         if failure.code is Code.ERROR:
             return
         claim = claim_to_give_back(state, result.verdicts)
         if claim is not None:
-            # The claim's own event brings the pod back.
-            self._spawn(self._give_back(claim, state.pod))
+            task = asyncio.create_task(self._give_back(claim, state.pod))
+            self._give_backs.add(task)
+            task.add_done_callback(self._give_backs.discard)
 
     def _refused(
         self, pod: Pod, status: Status, rejected_by: set[str] | frozenset[str], message: str
@@ -442,15 +505,19 @@ class StandaloneLoop:
 
     # --- after the decision -------------------------------------------------------------------------------------------
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     async def _give_back(self, claim: ResourceClaim, pod: Pod) -> None:
-        await self._binder.give_back(claim, pod)
+        """Let a claim of a pod go. The claim's own event brings the pod back; without it, a backoff does."""
+        is_done = False
+        try:
+            is_done = await self._binder.give_back(claim, pod)
+        except Exception:  # noqa: BLE001  # as in every attempt
+            _log.exception("giving back claim %s of pod %s failed", claim.key, pod.key)
+        finally:
+            if not is_done:
+                self.queue.retry(pod.metadata.uid, self._clock.monotonic())
+                self._work.set()
 
-    async def _finish(self, state: CycleState, chain: Chain, began: float) -> None:
+    async def _finish(self, state: Attempt, chain: Chain, began: float) -> None:
         """Wait for a bind to end, however long its writes take: until then the pod may not be tried again."""
         await asyncio.wait({chain.task})
         uid = chain.pod.metadata.uid
@@ -480,7 +547,7 @@ class StandaloneLoop:
             f"Successfully assigned {chain.pod.key} to {chain.node_name}",
         )
 
-    def _not_bound(self, state: CycleState, outcome: BindOutcome, now: float, began: float) -> None:
+    def _not_bound(self, state: Attempt, outcome: BindOutcome, now: float, began: float) -> None:
         reason = outcome.reason or Reason(kind=ReasonKind.NOT_READY, message="no reason given")
         # Conditions that are pending come with an event of the claim; everything else may be over the next time.
         is_pending = reason.kind is ReasonKind.BINDING_CONDITIONS_PENDING

@@ -9,45 +9,42 @@ from dataclasses import replace
 from typing import Final
 
 from allocator.outcome import Reason, ReasonKind
-from scheduler import cycle
 from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.plan import Demand, Plan
 from scheduler.framework.resources import host_ports, pod_requests
 from scheduler.framework.status import Status, error
 from scheduler.model import ClusterReader, NodeInfo
 from scheduler.plugins import node_allocatable
+from scheduler.plugins.node_resources import REQUESTS
 
 NODE_IS_GONE: Final = error(Reason(kind=ReasonKind.NO_NODES, message="the node is gone"))
 
 
 def recheck_node(
-    state: CycleState,
-    node_name: str,
-    reader: ClusterReader,
-    demand: node_allocatable.Demand = (),
+    state: CycleState, plan: Plan, reader: ClusterReader
 ) -> Callable[[], Status | None]:
     """A look at a node as it is when called: None if the pod still fits, else why not.
 
     Args:
         state: of the attempt.
-        node_name: where.
+        plan: what was decided; what its claims count in resources of the node is counted there with the pod.
         reader: the cache.
-        demand: what the pod's claims count in resources of the node, counted there with the pod.
     """
 
     def recheck() -> Status | None:
-        node = reader.snapshot().nodes.get(node_name)
+        node = reader.snapshot().nodes.get(plan.node_name)
         if node is None:
             return NODE_IS_GONE
-        if node is state.snapshot.nodes.get(node_name):
+        if node is state.snapshot.nodes.get(plan.node_name):
             return None
-        others = _without_pod(node, state, demand)
-        status = cycle.check_predicates(state, others)
-        return status or node_allocatable.check(state.pod, demand, others)
+        others = _without_pod(node, state, plan.demand)
+        status = state.profile.filter_node(state.info, others)
+        return status or node_allocatable.check(state.pod, plan.demand, others)
 
     return recheck
 
 
-def _without_pod(node: NodeInfo, state: CycleState, demand: node_allocatable.Demand) -> NodeInfo:
+def _without_pod(node: NodeInfo, state: CycleState, demand: Demand) -> NodeInfo:
     """The node as if the pod were not counted there already."""
     uid = state.pod.metadata.uid
     if uid not in node.pods:
@@ -57,7 +54,7 @@ def _without_pod(node: NodeInfo, state: CycleState, demand: node_allocatable.Dem
         node,
         pods=others,
         requested=_minus(
-            node.requested, pod_requests(state.pod, demand) if demand else state.requests
+            node.requested, pod_requests(state.pod, demand) if demand else state.info.read(REQUESTS)
         ),
         ports=frozenset(port for pod in others.values() for port in host_ports(pod)),
     )

@@ -6,6 +6,7 @@ with binding, and thousands of waiting pods whose counts change are thousands of
 """
 
 import asyncio
+import logging
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -14,6 +15,8 @@ from allocator.outcome import Reason
 from scheduler.clock import Clock
 from scheduler.events import WARNING, Reference
 from scheduler.model import ClusterReader, Pod, PodCondition
+
+_log: Final = logging.getLogger(__name__)
 
 MAX_PENDING: Final = 10_000
 PACE_SECONDS: Final = 0.02
@@ -91,8 +94,13 @@ class Reports:
             pod = self._reader.pod(uid)
             if pod is None or pod.spec.node_name:
                 continue
-            await self._conditions.set_unscheduled(pod, report.reason, is_error=report.is_error)
-            if any(condition.type == "PodScheduled" for condition in pod.status.conditions or ()):
+            is_first = all(each.type != "PodScheduled" for each in pod.status.conditions or ())
+            try:
+                await self._conditions.set_unscheduled(pod, report.reason, is_error=report.is_error)
+            except Exception:  # noqa: BLE001  # the report of one pod must not end those of all others
+                _log.exception("the condition of pod %s could not be written", pod.key)
+                is_first = False
+            if not is_first:
                 await self._clock.sleep(PACE_SECONDS)
 
 

@@ -2,7 +2,7 @@
 
 /livez: the event loop answers and no critical task is dead; independent of the API server. /readyz: caches are synced,
 hear from the server, and our permissions suffice; a follower is ready, too. /startupz: first sync done.
-/debug/profile exists only if profiling is switched on. Plain Starlette: what FastAPI adds to it is not used here, and takes
+/debug/profile and /debug/recording exist only if they are switched on. Plain Starlette: what FastAPI adds to it is not used here, and takes
 a quarter of a second to import, before the first pod. Source: reliability 4.5, H7.
 """
 
@@ -29,6 +29,7 @@ def create_health_app(
     metrics: Render,
     details: Callable[[], dict[str, object]],
     profile: Show | None = None,
+    recording: Show | None = None,
 ) -> Starlette:
     """Make the ASGI application.
 
@@ -39,6 +40,7 @@ def create_health_app(
         metrics: body and content type of /metrics.
         details: plain data for /debug/state: leadership, cache versions and digests, queue.
         profile: answers /debug/profile; None: there is no such page.
+        recording: answers /debug/recording; None: there is no such page.
     """
 
     async def show_metrics(_: Request) -> Response:
@@ -58,6 +60,8 @@ def create_health_app(
     }
     if profile is not None:
         pages["/debug/profile"] = profile
+    if recording is not None:
+        pages["/debug/recording"] = recording
     app = Starlette(routes=[Route(path, show, methods=["GET"]) for path, show in pages.items()])
     app.router.redirect_slashes = False
     return app

@@ -186,3 +186,40 @@ def test_a_slice_that_moves_is_no_longer_where_it_was(where: str) -> None:
     assert where in view(index)["node-2"]
     assert where not in view(index)["shared"]
     assert where not in view(index)["node-1"]
+
+
+def test_what_a_node_reads_can_be_prepared_anew_without_what_was_found_out() -> None:
+    elsewhere = resource_slice("elsewhere", device("c"), node="node-3", pool="pool-3")
+    rules = [taint_rule("rule", taint("bad"), driver=GPU_DRIVER)]
+    index = SliceIndex.build([LOCAL, SHARED, COUNTERS, elsewhere], rules)
+    for prepared in index:
+        prepared.memo["facts"] = "something"
+
+    fresh = index.anew(["node-1"], most=2)
+
+    assert fresh is not None
+    assert [p.name for p in fresh.local("node-1")] == ["local"]
+    assert [p.name for p in fresh.shared] == ["shared"]
+    # The pool of the node's slice, with its slice of counters on another node.
+    assert sorted(p.name for p in fresh.in_pool(POOL)) == ["counters", "local"]
+    assert fresh.get("elsewhere") is None
+    assert all(p.memo == {} for p in fresh)
+    for prepared in fresh:
+        known = index.get(prepared.name)
+        assert known is not None
+        assert prepared.slice == known.slice  # with the taints of the rules
+        assert known.memo == {"facts": "something"}
+
+
+def test_too_much_is_not_prepared_anew() -> None:
+    assert SliceIndex.build([LOCAL, SHARED]).anew(["node-1"], most=1) is None
+
+
+def test_all_that_was_found_out_can_be_forgotten() -> None:
+    index = SliceIndex.build([LOCAL, SHARED])
+    for prepared in index:
+        prepared.memo["facts"] = "something"
+
+    index.forget()
+
+    assert all(prepared.memo == {} for prepared in index)

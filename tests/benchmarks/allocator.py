@@ -14,10 +14,11 @@ from statistics import median
 from allocator.allocate import allocate
 from allocator.cel import Compiler
 from allocator.outcome import Outcome
+from scheduler import engine as engines
 from scheduler.cache.cluster import ClusterCache
 from scheduler.cache.store import EventType, WatchEvent
-from scheduler.engine.engine import Decision, Engine
-from scheduler.framework.cycle_state import CycleState
+from scheduler.engine import Attempt, Engine
+from scheduler.framework.cycle_state import FilterResult
 from scheduler.framework.environment import Environment, Mode
 from scheduler.model import ClaimRecord, Kind, Pod
 from tests.benchmarks.inmemory import NOW
@@ -356,25 +357,24 @@ class Cluster:
         self.cache.apply(WatchEvent(Kind.POD, EventType.ADDED, added, self._next()))
         return added
 
-    def ask(self, asking: Pod) -> tuple[CycleState, int, float]:
+    def ask(self, asking: Pod) -> tuple[Attempt, int, float]:
         """Filter all nodes for a pod: its state, how many nodes fit, and the seconds that took."""
         began = time.perf_counter()
         state = self.engine.pre_filter(asking, self.cache)
-        if not isinstance(state, CycleState):
+        if not isinstance(state, Attempt):
             raise RuntimeError(str(state))
-        fitting = len(self.engine.filter_nodes(state).feasible)
+        result = self.engine.filter_nodes(state)
+        if not isinstance(result, FilterResult):
+            raise RuntimeError(str(result))
+        fitting = len(result.feasible)
         return state, fitting, time.perf_counter() - began
 
-    def place(self, state: CycleState) -> None:
+    def place(self, state: Attempt) -> None:
         """Give the pod its devices, as a scheduler does between two decisions."""
         decision = self.engine.decide(state)
-        if not isinstance(decision, Decision):
+        if not isinstance(decision, engines.Plan):
             raise RuntimeError(str(decision))
-        allocations = decision.verdict.allocations
-        self.cache.hold(
-            state.pod.metadata.uid,
-            {each.uid: (each.claim, allocations[each.uid]) for each in state.claims},
-        )
+        self.cache.hold(state.pod.metadata.uid, decision.held)
         self.cache.assume_pod(state.pod, decision.node_name)
 
 

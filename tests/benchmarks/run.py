@@ -10,8 +10,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from tests.benchmarks import throughput
 from tests.benchmarks.allocator import allocator
 from tests.benchmarks.backlog import SHAPES
+from tests.benchmarks.crossings import crossings
 from tests.benchmarks.growth import LARGE, SIZES, SMALL, SVG, growth, growth_plot
 from tests.benchmarks.herd import herd
+from tests.benchmarks.indexed_job import indexed_job
 from tests.benchmarks.latency import filter_latency
 from tests.benchmarks.memory import memory
 from tests.benchmarks.plan import BenchFailedError, Plan
@@ -69,6 +71,7 @@ async def _growth_plot(plan: Plan) -> None:
 BENCHES: dict[str, Bench] = {
     "allocator": allocator,
     "growth": _listed(growth),
+    "indexed-job": _listed(indexed_job),
     "filter-latency": _listed(filter_latency),
     "memory": _listed(memory),
     "throughput-standalone": _standalone,
@@ -78,8 +81,8 @@ BENCHES: dict[str, Bench] = {
     "growth-plot": _growth_plot,
     "herd": herd,
 }
-# Asked for by name only: their rows are in others.
-PARTS: dict[str, Bench] = {"api-bound": _api_bound}
+# Asked for by name only: their rows are in others, or say nothing of speed.
+PARTS: dict[str, Bench] = {"api-bound": _api_bound, "crossings": _listed(crossings)}
 
 
 class Rows:

@@ -18,7 +18,7 @@ from allocator.pools import gather_pools
 from allocator.requests import prepare_claims, reads_of
 from allocator.search import Solution
 from allocator.view import Reads, UsageKeys, view_of
-from scheduler.engine.answers import Found
+from scheduler.engine.answers import SearchResult
 from scheduler.framework.cycle_state import NodeVerdict
 from tests.conformance import generate
 from tests.conformance.cases import questions
@@ -91,7 +91,7 @@ def moved_answer(question: Json, twin: Json, cel: Compiler) -> Json | None:
         if isinstance(result, Solution)
         else result
     )
-    found = Found(
+    found = SearchResult(
         one.view, result if isinstance(result, Solution) else None, outcome, NodeVerdict()
     )
     if not found.can_move:

@@ -27,6 +27,7 @@ from tests.invariants.solver import can_be_placed
 SETTLED_SECONDS = 60.0
 """After `healed`, until then all that can be done must be done; what follows is the quiet time of L7."""
 
+BOUND_SECONDS = 30.0
 MOST_REQUESTS_A_SECOND = 0.5
 MOST_REQUESTS_A_WAITING_POD = 0.7  # an attempt each ten seconds, with all that it reads and writes
 MOST_MESSAGES = 2
@@ -45,6 +46,7 @@ class Liveness:
         self._messages: dict[str, tuple[str, int]] = {}  # pod UID -> text, revision
         self._changes: Counter[str] = Counter()  # pod UID -> changes of the text for no reason
         self._moved_at = 0  # revision of the last change that may be a reason
+        self._freed_at = float("-inf")  # seconds, of the last change that may have made room
 
     def take(self, entry: Entry, cluster: Cluster) -> Iterator[Finding]:
         """See an entry; at the end, judge."""
@@ -68,6 +70,10 @@ class Liveness:
             self._note_message(entry, cluster)
 
     def _note_message(self, change: Change, cluster: Cluster) -> None:
+        if not change.author.startswith(self._ours):
+            is_over = change.kind == "Pod" and is_terminal(change.object)
+            if change.kind in _MOVING or change.type == "DELETED" or is_over:
+                self._freed_at = change.at
         if change.kind in _MOVING or change.type != "MODIFIED":
             self._moved_at = change.revision
         if change.kind != "Pod":
@@ -84,7 +90,8 @@ class Liveness:
                 self._messages[uid(pod)] = text, change.revision
 
     def _judge(self, end: Mark, cluster: Cluster) -> Iterator[Finding]:
-        yield from placed(cluster, self._scheduler_name, end.facts)
+        is_steady = end.at - self._freed_at >= BOUND_SECONDS
+        yield from placed(cluster, self._scheduler_name, end.facts, is_steady=is_steady)
         yield from leaks(cluster, end.facts)
         yield from self._quiet(end)
         yield from _caches(end)
@@ -114,14 +121,17 @@ class Liveness:
                 yield Finding("L7", author, text)
 
 
-def placed(cluster: Cluster, scheduler_name: str, facts: Object) -> Iterator[Finding]:
-    """L1, L2, L3: whoever can be placed is; the others are told why."""
+def placed(
+    cluster: Cluster, scheduler_name: str, facts: Object, *, is_steady: bool
+) -> Iterator[Finding]:
+    """L1, L2, L3: whoever can be placed is, if there has been room for a while; the others are told why."""
     exempt = set(facts.get("exempt_pods", ()))
     for pod in cluster.all("Pod"):
         if not _is_waiting(pod, scheduler_name) or uid(pod) in exempt:
             continue
         if can_be_placed(pod, cluster):
-            yield Finding("L1", full_name(pod), "could be bound, and is not")
+            if is_steady:
+                yield Finding("L1", full_name(pod), "could be bound, and is not")
         elif facts.get("writes_conditions", True) and not _is_told(pod):
             yield Finding("L2", full_name(pod), "is not told why it is not bound")
 

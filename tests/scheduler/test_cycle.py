@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from allocator.outcome import Reason, ReasonKind
-from scheduler import cycle
+from scheduler import conclusion, cycle
 from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict
 from scheduler.framework.environment import Environment, Mode
 from scheduler.framework.status import Code, Status, error, unresolvable, unschedulable
@@ -115,7 +115,7 @@ def test_no_nodes_at_all() -> None:
     result = filtered(World(), pod())
 
     assert kind_of(result.failure) is ReasonKind.NO_NODES
-    assert cycle.failure_message(result) == (
+    assert conclusion.failure_message(result) == (
         "0/0 nodes are available: no nodes available to schedule pods."
     )
 
@@ -124,7 +124,7 @@ def test_no_nodes_at_all() -> None:
 
 
 def test_the_pods_kind_is_that_of_most_nodes_which_pass_the_other_predicates() -> None:
-    result = cycle.conclude(
+    result = conclusion.conclude(
         {
             "a": refusal(ReasonKind.NODE_TAINTED, "taint", "TaintToleration"),
             "b": refusal(ReasonKind.NODE_TAINTED, "taint", "TaintToleration"),
@@ -140,7 +140,7 @@ def test_the_pods_kind_is_that_of_most_nodes_which_pass_the_other_predicates() -
 
 
 def test_ties_go_to_the_kind_that_comes_first() -> None:
-    result = cycle.conclude(
+    result = conclusion.conclude(
         {
             "a": refusal(ReasonKind.DEVICES_IN_USE, "in use"),
             "b": refusal(ReasonKind.NO_MATCHING_DEVICE, "no match"),
@@ -152,7 +152,7 @@ def test_ties_go_to_the_kind_that_comes_first() -> None:
 
 
 def test_without_device_refusals_the_other_predicates_decide() -> None:
-    result = cycle.conclude(
+    result = conclusion.conclude(
         {
             "a": refusal(ReasonKind.NODE_TAINTED, "taint", "TaintToleration"),
             "b": refusal(ReasonKind.NODE_UNSCHEDULABLE, "cordon", "NodeUnschedulable"),
@@ -166,7 +166,7 @@ def test_without_device_refusals_the_other_predicates_decide() -> None:
 
 def test_evicting_may_help_if_it_may_on_one_node() -> None:
     short = unschedulable(Reason(kind=ReasonKind.INSUFFICIENT_RESOURCES, message="cpu"), "x")
-    result = cycle.conclude(
+    result = conclusion.conclude(
         {"a": refusal(ReasonKind.DEVICES_IN_USE, "in use"), "b": NodeVerdict(short)}, total=2
     )
 
@@ -188,18 +188,18 @@ def test_the_text_counts_nodes_by_text_in_order() -> None:
 
     result = filtered(world, pod(requests={"cpu": "2", "memory": "2Gi"}))
 
-    assert cycle.failure_message(result) == (
+    assert conclusion.failure_message(result) == (
         "0/4 nodes are available: 1 Insufficient memory, 1 Too many pods, 1 node(s) had taints"
         " that the pod didn't tolerate, 1 node(s) were unschedulable, 2 Insufficient cpu."
     )
 
 
 def test_the_text_of_an_error_is_the_error() -> None:
-    result = cycle.conclude(
+    result = conclusion.conclude(
         {"a": NodeVerdict(error(Reason(kind=ReasonKind.SELECTOR_ERROR, message="boom")))}, total=1
     )
 
-    assert cycle.failure_message(result) == "boom"
+    assert conclusion.failure_message(result) == "boom"
 
 
 def test_a_refusal_of_the_whole_pod_speaks_of_all_nodes() -> None:
@@ -207,7 +207,7 @@ def test_a_refusal_of_the_whole_pod_speaks_of_all_nodes() -> None:
     status = cycle.pre_filter(ONE, world.cache, environment())
 
     assert isinstance(status, Status)
-    assert cycle.pod_failure_message(status, total=2) == (
+    assert conclusion.pod_failure_message(status, total=2) == (
         "0/2 nodes are available: resourceclaim 'c' not found."
     )
 
@@ -222,7 +222,7 @@ def test_the_text_of_a_shortage_does_not_change_with_what_is_in_use() -> None:
         node = cycle.select_node(state, result.fitting)
         assert node is not None
         world.bind(taking, node, dict(result.fitting[node].allocations))
-        texts.append(cycle.failure_message(cycle.filter_nodes(started(world), ["n00"])))
+        texts.append(conclusion.failure_message(cycle.filter_nodes(started(world), ["n00"])))
 
     assert texts[0] == texts[1]
 

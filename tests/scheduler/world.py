@@ -12,6 +12,8 @@ from allocator.model.claims import AllocationResult, ResourceClaim
 from allocator.model.devices import DeviceClass, DeviceTaintRule, ResourceSlice
 from scheduler.cache.cluster import ClusterCache
 from scheduler.cache.store import EventType, WatchEvent
+from scheduler.engine import Attempt, Engine
+from scheduler.engine.results import SharedResult
 from scheduler.framework.environment import Environment, Mode
 from scheduler.model import (
     ClaimRecord,
@@ -49,11 +51,18 @@ def environment(mode: Mode = Mode.STANDALONE, **settings: Any) -> Environment:
     )
 
 
+def filtered(engine: Engine, attempt: Attempt, names: Iterable[str] | None = None) -> SharedResult:
+    """What nodes say, where no search takes long."""
+    result = engine.filter_nodes(attempt, names)
+    assert isinstance(result, SharedResult)
+    return result
+
+
 class World:
     """A cluster that a test changes object by object; every change has a resourceVersion of its own."""
 
-    def __init__(self, *objects: Any) -> None:
-        self.cache = ClusterCache(counts_claims=True)
+    def __init__(self, *objects: Any, silent_is_unlimited: bool = False) -> None:
+        self.cache = ClusterCache(counts_claims=True, silent_is_unlimited=silent_is_unlimited)
         self._version = 0
         self.put(*objects)
 

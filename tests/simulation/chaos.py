@@ -156,6 +156,10 @@ class ReplicaFaults(Faults):
     def _crash(self, name: str) -> Verdict:
         phase = self.rng.choice(PHASES)
         self.world.note(f"crash: {name}, {phase}")
+        return self.crash_in(phase)
+
+    def crash_in(self, phase: str) -> Verdict:
+        """Be killed in a phase of the write that is about to be sent."""
         if phase == PHASES[0]:
             self._kill()
             return Verdict("crash", loses_request=True)

@@ -138,9 +138,13 @@ class Plan:
     @property
     def one_allocator(self) -> bool:
         """Whether S1 can be demanded."""
-        return (self.replicas == 1 and not (self.faults.keys() & {"F32 foreign", "restored"})) or (
-            not self.faults.keys() & TWO_ALLOCATORS
-        )
+        drawn = self.faults.keys()
+        if drawn & {"F32 foreign", "restored"}:
+            return False
+        if self.replicas > 1:
+            return not drawn & TWO_ALLOCATORS
+        # Without an election nothing keeps what a dead process has under way from its successor.
+        return self.election or not drawn & {"F17 crash", "F17 crash at a write"}
 
 
 def make_plan(

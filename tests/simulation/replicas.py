@@ -104,7 +104,7 @@ class Replica:
             try:
                 code = await run_process(settings, self.mode, surroundings, self._stop, self._built)
             except Exception as error:
-                world.defect(f"{name} ended by {type(error).__name__}: {error}", error)
+                world.defect(f"{name} ended by {type(error).__name__}: {error}")
                 code = 1
             self._ended(owner, code)
 

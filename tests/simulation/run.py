@@ -122,6 +122,16 @@ def _chunks(jobs: Iterator[Job], until: float | None) -> Iterator[list[Job]]:
         yield chunk
 
 
+def _take(total: Report, report: Report) -> None:
+    """Add what came of a chunk; failures are told at once."""
+    total.add(report)
+    for text, found in report.failures:
+        print(f"FAILED: {text}")
+        for each in found[:MOST_SHOWN]:
+            print(f"    {each}")
+    sys.stdout.flush()
+
+
 def run_many(seeds: Iterable[int], mode: str, processes: int, seconds: float | None) -> Report:
     """Run seeds, in several processes, until they are through or the time is over."""
     until = None if seconds is None else time.monotonic() + seconds
@@ -129,7 +139,7 @@ def run_many(seeds: Iterable[int], mode: str, processes: int, seconds: float | N
     chunks = _chunks(_jobs(seeds, mode), until)
     if processes == 1:
         for chunk in chunks:
-            total.add(run_jobs(chunk))
+            _take(total, run_jobs(chunk))
         return total
     context = multiprocessing.get_context("fork")
     # New processes now and then: what one run leaves behind must not fill the memory of all.
@@ -138,9 +148,9 @@ def run_many(seeds: Iterable[int], mode: str, processes: int, seconds: float | N
         for chunk in chunks:
             waiting.append(pool.apply_async(run_jobs, (chunk,)))
             while len(waiting) > processes:
-                total.add(waiting.pop(0).get())
+                _take(total, waiting.pop(0).get())
         for each in waiting:
-            total.add(each.get())
+            _take(total, each.get())
     return total
 
 
@@ -160,10 +170,6 @@ def run_one(seed: int, *, liveness: bool, trace: Path | None) -> int:
 
 def show(report: Report, seconds: float, *, gates: bool) -> int:
     """Print a report; returns the exit code."""
-    for text, found in report.failures:
-        print(f"FAILED: {text}")
-        for each in found[:MOST_SHOWN]:
-            print(f"    {each}")
     missing = never_happened(report.happened) if gates else []
     for name, count in sorted(report.happened.items()):
         print(f"{count:8} {name}")
@@ -173,6 +179,8 @@ def show(report: Report, seconds: float, *, gates: bool) -> int:
         f"{report.runs} seeds, {report.steps} steps of the loop, {report.operations} operations, "
         f"{len(report.failures)} failed, {seconds:.0f} s"
     )
+    for text, _ in report.failures:
+        print(f"FAILED: {text}")
     return 1 if report.failures or missing else 0
 
 

@@ -8,10 +8,11 @@ import random
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
+from unittest.mock import patch
 
 import msgspec
 import orjson
@@ -24,6 +25,7 @@ from scheduler.apiserver.watches import Watch
 from scheduler.client import JSON
 from scheduler.config import BindSettings, ExtenderSettings, LeaderElectionSettings, Settings
 from scheduler.framework.environment import Mode
+from scheduler.simulated import claim_controller, mirror
 from scheduler.simulated.claim_controller import ClaimController
 from scheduler.simulated.garbage import GarbageCollector
 from scheduler.simulated.kubelets import Kubelets
@@ -31,6 +33,7 @@ from tests.invariants import Change, Entry, Finding, Judge, Mark, Restored, Sent
 from tests.invariants.objects import claim_names
 from tests.simulation.chaos import Chaos, ReplicaFaults, write_name
 from tests.simulation.clocks import ProcessClock
+from tests.simulation.codec import TolerantJson
 from tests.simulation.drivers import Drivers
 from tests.simulation.faults import Faults, Verdict
 from tests.simulation.kube_scheduler import KubeScheduler
@@ -42,6 +45,7 @@ from tests.simulation.tenants import Tenants, claims_path
 
 Object = dict[str, Any]
 OURS: Final = "dra-scheduler"
+STEADY_SECONDS: Final = 60.0
 WRITES: Final = ("finalizer", "allocate", "release", "bind", "lease", "pod status", "claim patch")
 OUTCOMES: Final = ("committed", "conflict", "refused", "unknown")
 KIND_OF_PLURAL: Final = {
@@ -106,6 +110,7 @@ class World:
         self.happened: Counter[str] = Counter()
         self.is_over = False
         self.is_healed = False
+        self.steady_from = float("inf")
         self.slack = 15.0
         self.scheduler_name = OURS
         self.judge = Judge(self._terms())
@@ -209,7 +214,7 @@ class World:
         """Put what the run does into the trace."""
         self.record(Mark(self.loop.time(), name, facts))
 
-    def defect(self, text: str, error: BaseException | None = None) -> None:
+    def defect(self, text: str) -> None:
         """Something ended that should not."""
         finding = Finding("defect", "process", text)
         if finding not in self.findings:
@@ -228,7 +233,8 @@ class World:
         type_ = "DELETED" if change.new is None else "ADDED" if change.old is None else "MODIFIED"
         author = self.net.author.identity if self.net.author is not None else ""
         # Stored objects are never changed afterwards, so they need not be copied.
-        self.record(Change(self.loop.time(), change.revision, type_, kind, change.last.obj, author))
+        obj = opaque.changed(kind, change.last.obj, _as_text)
+        self.record(Change(self.loop.time(), change.revision, type_, kind, obj, author))
 
     def _audit(self, wire: Wire, request: Request, answer: Answer, verdict: Verdict) -> None:
         if not wire.identity.startswith(OURS):
@@ -262,19 +268,8 @@ class World:
 
     def run(self) -> Outcome:
         """Run to the end."""
-        _defects.world = self
-        try:
-            self.loop.run_until_complete(self._main())
-        finally:
-            _defects.world = None
-            self.is_over = True
-            for replica in self.replicas:
-                if replica.starts:
-                    replica.owner.kill()
-        for context in self.loop.errors:
-            error = context.get("exception")
-            if error is not None and not isinstance(error, asyncio.CancelledError):
-                self.defect(f"{context.get('message')}: {error!r}", error)
+        self.run_in_loop(self._main())
+        self.close()
         return Outcome(
             self.plan,
             [*self.findings, *self.judge.findings],
@@ -284,6 +279,28 @@ class World:
             self._hash.hexdigest(),
             self.trace,
         )
+
+    def run_in_loop(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run until something is done; everything else goes on meanwhile."""
+        _defects.world = self
+        try:
+            self.loop.run_until_complete(work)
+        finally:
+            _defects.world = None
+
+    def close(self) -> None:
+        """Run nothing any more."""
+        self.is_over = True
+        for replica in self.replicas:
+            if replica.starts:
+                replica.owner.kill()
+        for task in self._controllers:
+            if task.done() and not task.cancelled() and (problem := task.exception()) is not None:
+                self.defect(f"a simulated controller has ended: {problem!r}")
+        for context in self.loop.errors:
+            error = context.get("exception")
+            if error is not None and not isinstance(error, asyncio.CancelledError):
+                self.defect(f"{context.get('message')}: {error!r}")
 
     # --- backups ------------------------------------------------------------------------------------------------------
 
@@ -313,12 +330,23 @@ class World:
 
     async def _main(self) -> None:
         plan = self.plan
-        self.mark("plan", **plan_facts(plan), terms=msgspec.to_builtins(self.judge.terms))
-        for namespace in ("dra-scheduler",):
-            self.do("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+        self.set_up()
+        end = self.loop.time() + plan.seconds
+        while self.loop.time() < end:
+            self.tenants.second()
+            self.drivers.second()
+            self.chaos.second()
+            await asyncio.sleep(1.0)
+        if plan.liveness:
+            await self.quiet()
+
+    def set_up(self) -> None:
+        """Make what there is from the beginning, and start everything."""
+        self.mark("plan", **plan_facts(self.plan), terms=msgspec.to_builtins(self.judge.terms))
+        self.do("POST", "/api/v1/namespaces", {"metadata": {"name": "dra-scheduler"}})
         self.do(
             "POST",
-            "/apis/resource.k8s.io/v1/namespaces/dra-scheduler/resourceclaims",
+            claims_path("dra-scheduler"),
             {"metadata": {"name": "dra-scheduler-wakeup"}, "spec": {"devices": {}}},
         )
         self.tenants.set_up()
@@ -329,14 +357,6 @@ class World:
             self.loop.later(self.rng.random() * 3.0, replica.start)
         if self.kube_scheduler is not None:
             self._background(self.kube_scheduler.run())
-        end = self.loop.time() + plan.seconds
-        while self.loop.time() < end:
-            self.tenants.second()
-            self.drivers.second()
-            self.chaos.second()
-            await asyncio.sleep(1.0)
-        if plan.liveness:
-            await self._quiet()
 
     def _start_controllers(self) -> None:
         self._controllers = [
@@ -352,16 +372,20 @@ class World:
         self._tasks.append(self.loop.spawn(None, work))
 
     def tenants_run_seconds(self, pod: Object) -> float | None:
-        """How long a pod runs: decided by its UID."""
+        """How long a pod runs: decided by its UID. At the end nothing changes any more, so that all can come to rest."""
+        if self.loop.time() > self.steady_from:
+            return None
         number = int(pod["metadata"]["uid"][:8], 16)
         return None if number % 5 == 0 else 1.0 + number % 30
 
-    async def _quiet(self) -> None:
+    async def quiet(self) -> None:
+        """Mend everything, and let a time without faults pass; then judge what has not happened."""
         self.tenants.are_writing = False
         self.chaos.heal()
         self.is_healed = True
         self.drivers.heal()
         self.mark("healed")
+        self.steady_from = self.loop.time() + STEADY_SECONDS
         end = self.loop.time() + self.plan.quiet_seconds
         while self.loop.time() < end:
             self.drivers.attach()
@@ -480,7 +504,7 @@ class _Defects(logging.Handler):
         where = (
             "" if place is None else f" in {place.tb_frame.f_code.co_qualname}:{place.tb_lineno}"
         )
-        self.world.defect(f"{type(error).__name__}: {error}{where}", error)
+        self.world.defect(f"{type(error).__name__}: {error}{where}")
 
 
 _defects = _Defects(logging.ERROR)
@@ -502,7 +526,11 @@ def quiet_interpreter() -> Iterator[None]:
     gc.collect = lambda *_: 0
     gc.set_threshold = lambda *_: None
     try:
-        with warnings.catch_warnings():
+        with (
+            warnings.catch_warnings(),
+            patch.object(mirror, "orjson", TolerantJson),
+            patch.object(claim_controller, "orjson", TolerantJson),
+        ):
             warnings.simplefilter("ignore")
             yield
             _collect()

@@ -18,10 +18,19 @@ from scheduler.apiserver.requests import Request
 from scheduler.apiserver.resources import RESOURCES
 from scheduler.apiserver.server import ApiServer, Response
 from scheduler.apiserver.watches import Watch
-from scheduler.client import ApiError, Committed, GoneError, NotFoundError, Rejected, Unknown
+from scheduler.client import (
+    PROTOBUF,
+    ApiError,
+    Committed,
+    GoneError,
+    NotFoundError,
+    Rejected,
+    Unknown,
+)
 from scheduler.client.kube import KubeClient
 from scheduler.clock import SystemClock
 from tests.fakes import FakeClock, settle
+from tests.opaque import claim_body
 
 PODS = "/api/v1/namespaces/default/pods"
 POD = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
@@ -324,3 +333,41 @@ async def test_a_client_that_hangs_up_ends_its_watch() -> None:
             await writer.wait_closed()
             while server.store._listeners:
                 await asyncio.sleep(0.01)
+
+
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+@pytest.mark.parametrize(
+    ("path", "accept", "status", "content_type"),
+    [
+        (f"{CLAIMS}/c", PROTOBUF, 200, PROTOBUF),
+        (f"{CLAIMS}/c", f"{PROTOBUF}, application/json", 200, PROTOBUF),
+        (f"{CLAIMS}/c", "application/json", 200, "application/json"),
+        (f"{CLAIMS}/c", f"{TABLE},application/json", 200, "application/json"),
+        (f"{CLAIMS}/c", "*/*", 200, "application/json"),
+        (f"{PODS}/p", f"{PROTOBUF},application/json", 200, "application/json"),
+        (f"{PODS}/p", PROTOBUF, 406, "application/json"),
+    ],
+)
+async def test_an_object_comes_in_the_format_that_is_wanted(
+    path: str, accept: str, status: int, content_type: str
+) -> None:
+    server = new_server()
+    send(server, "POST", PODS, POD)
+    assert isinstance(server.handle(Request("POST", CLAIMS, body=claim_body("c", b"{}"))), Response)
+    transport = httpx.ASGITransport(app=create_app(server, FakeClock()))
+    async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
+        answer = await client.get(path, headers={"Accept": accept})
+    assert (answer.status_code, answer.headers["content-type"]) == (status, content_type)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"), [(f"{CLAIMS}/c", b"k8s\x00\xff"), (f"{CLAIMS}/c", b"{}"), (f"{PODS}/p", b"")]
+)
+def test_a_body_that_is_no_protobuf_is_refused(path: str, body: bytes) -> None:
+    server = new_server()
+    answer = server.handle(Request("PUT", path, body=body, content_type=PROTOBUF))
+    assert isinstance(answer, Response)
+    assert answer.status in (400, 415)

@@ -12,6 +12,7 @@ from scheduler.binder import BindOutcome
 from scheduler.client import Rejected
 from scheduler.config import BindSettings
 from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.plan import plan_of
 from scheduler.framework.status import Status, error
 from scheduler.model import EPOCH_ANNOTATION, FINALIZER
 from tests.scheduler.embedded import CONFLICT, LOST, World, claims_path, pods_path, world
@@ -32,7 +33,7 @@ async def bind(
     assert isinstance(state, CycleState), state
     verdict = cycle.filter_node(state, state.snapshot.nodes[node])
     assert verdict.fits, verdict.status
-    chain = here.binder.start(pod, node, state.claims, verdict.allocations, recheck)
+    chain = here.binder.start(plan_of(state, node, verdict), recheck)
     return await here.binder.wait(chain)
 
 

@@ -12,6 +12,7 @@ from scheduler.cache.cluster import ClusterCache
 from scheduler.client import Rejected
 from scheduler.config import BindSettings
 from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.plan import plan_of
 from scheduler.model import FINALIZER
 from scheduler.reflectors.reflectors import Reflectors
 from tests.scheduler.embedded import Faulty, World, claims_path, pods_path, world
@@ -28,7 +29,7 @@ async def bind(here: World) -> BindOutcome:
     for node in ("node-1", "node-2"):
         verdict = cycle.filter_node(state, state.snapshot.nodes[node])
         if verdict.fits:
-            chain = here.binder.start(state.pod, node, state.claims, verdict.allocations)
+            chain = here.binder.start(plan_of(state, node, verdict))
             return await here.binder.wait(chain)
     raise AssertionError("no node fits")
 

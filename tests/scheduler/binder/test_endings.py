@@ -161,7 +161,7 @@ class Case:
         self.client.faults.append(fault)
 
     async def bind(self, name: str = "p") -> BindOutcome:
-        chain = self.binder.start(*await decide(self.here, name))
+        chain = self.binder.start(await decide(self.here, name))
         for _ in range(STEPS):
             await asyncio.sleep(0)
             if chain.task.done():
@@ -300,8 +300,8 @@ async def test_the_slots_are_free_again(case: Case) -> None:
     await here.pod("q", "d")
     case.binder._slots = asyncio.Semaphore(1)  # as with max_concurrent=1
     case.answers({CLAIM: [ANSWERS["invalid"]], STATUS: [LOST, ANSWERS["invalid"]]})
-    first = case.binder.start(*await decide(here, "p"))
-    second = case.binder.start(*await decide(here, "q"))
+    first = case.binder.start(await decide(here, "p"))
+    second = case.binder.start(await decide(here, "q"))
     await asyncio.wait({first.task, second.task}, timeout=10)
     assert not first.task.result().is_bound
     assert second.task.done()
@@ -364,7 +364,7 @@ async def test_a_pod_that_has_ended_gets_nothing(case: Case) -> None:
     decision = await decide(case.here, "p")
     await case.here.end("p")
     await case.here.settled()
-    outcome = await case.binder.wait(case.binder.start(*decision))
+    outcome = await case.binder.wait(case.binder.start(decision))
     assert outcome.reason is not None
     assert outcome.reason.message == "the pod has ended"
     assert case.client.writes == []

@@ -20,6 +20,7 @@ from scheduler.client import Rejected, Unknown, WriteOutcome
 from scheduler.clock import SystemClock
 from scheduler.config import BindSettings
 from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.plan import plan_of
 from scheduler.model import FINALIZER
 from scheduler.plugins.dynamic_resources import claim_to_give_back
 from scheduler.reflectors.barrier import ClaimBarrier
@@ -181,7 +182,7 @@ class Play:
         for node in self.rng.sample(sorted(NODES), count):
             verdict = verdicts[node] = cycle.filter_node(state, state.snapshot.nodes[node])
             if verdict.fits and not is_placed:
-                chain = self.binder.start(state.pod, node, state.claims, verdict.allocations)
+                chain = self.binder.start(plan_of(state, node, verdict))
                 return self.binder.wait(chain)
         claim = claim_to_give_back(state, verdicts)
         return None if claim is None else self.binder.give_back(claim, state.pod)

@@ -1,6 +1,7 @@
 """What claims count in resources of a node is written to the pod before it is bound, and taken back if it is not."""
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -12,6 +13,7 @@ from scheduler import cycle
 from scheduler.binder import BindOutcome
 from scheduler.client import MERGE_PATCH, Committed, Rejected, WriteOutcome
 from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.plan import plan_of
 from scheduler.model import (
     NodeAllocatableMappedResources,
     NodeAllocatableOverheadResources,
@@ -59,7 +61,7 @@ async def bind(here: World, demand: Demand, name: str = "p", node: str = "node-1
     assert isinstance(state, CycleState), state
     verdict = cycle.filter_node(state, state.snapshot.nodes[node])
     assert verdict.fits, verdict.status
-    chain = here.binder.start(pod, node, state.claims, verdict.allocations, demand=demand)
+    chain = here.binder.start(plan_of(state, node, replace(verdict, demand=tuple(demand))))
     return await here.binder.wait(chain)
 
 

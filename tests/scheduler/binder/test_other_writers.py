@@ -10,18 +10,17 @@ from typing import Any
 
 import pytest
 
-from allocator.model.claims import AllocationResult
 from allocator.outcome import ReasonKind
 from scheduler import cycle
 from scheduler.api.decode import decode_list
 from scheduler.binder import BindOutcome
 from scheduler.client import WriteOutcome
-from scheduler.framework.cycle_state import CycleState, PodClaim
-from scheduler.model import FINALIZER, Kind, Pod
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.plan import Plan, plan_of
+from scheduler.model import FINALIZER, Kind
 from tests.scheduler.embedded import DRIVER, NAMESPACE, World, claims_path, pods_path, world
 
 Object = dict[str, Any]
-Decision = tuple[Pod, str, tuple[PodClaim, ...], dict[str, AllocationResult]]
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
@@ -180,17 +179,17 @@ async def cluster(here: World, devices: list[Object]) -> None:
     await here.settled()
 
 
-async def decide(here: World, name: str) -> Decision:
+async def decide(here: World, name: str) -> Plan:
     pod = await here.known_pod(name)
     state = cycle.pre_filter(pod, here.cache, here.environment)
     assert isinstance(state, CycleState), state
     verdict = cycle.filter_node(state, state.snapshot.nodes["node-1"])
     assert verdict.fits, verdict.status
-    return state.pod, "node-1", state.claims, dict(verdict.allocations)
+    return plan_of(state, "node-1", verdict)
 
 
-async def carry_out(here: World, decision: Decision) -> BindOutcome:
-    outcome = await here.binder.wait(here.binder.start(*decision))
+async def carry_out(here: World, decision: Plan) -> BindOutcome:
+    outcome = await here.binder.wait(here.binder.start(decision))
     await here.settled()
     return outcome
 
@@ -207,13 +206,17 @@ async def take(here: World, name: str, result: Object, pod: str = "") -> None:
         stored["status"]["reservedFor"] = [{"resource": "pods", "name": pod, "uid": uid}]
     await here.put(claims_path(name, "status"), stored)
     if pod:
-        body = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": pod, "namespace": NAMESPACE},
-            "target": {"kind": "Node", "name": "node-1"},
-        }
-        await here.create(pods_path(pod, "binding"), body)
+        await bind_to(here, pod, "node-1")
+
+
+async def bind_to(here: World, pod: str, node: str) -> None:
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": pod, "namespace": NAMESPACE},
+        "target": {"kind": "Node", "name": node},
+    }
+    await here.create(pods_path(pod, "binding"), body)
 
 
 def after_allocating(here: World, claim: str, do: Callable[[], Awaitable[None]]) -> None:
@@ -387,3 +390,47 @@ async def test_a_claim_in_use_stays_and_is_shared_when_the_driver_offers_less() 
         assert not (await carry_out(here, decision)).is_bound
         assert await allocation(here, "c") is not None
         assert await allocation(here, "more") is None
+
+
+async def test_a_pod_that_another_writer_binds_elsewhere_is_not_bound_by_us() -> None:
+    async with world() as here:
+        await cluster(here, PARTS)
+        await here.node("node-2")
+        await pods_and_claims(here, "ours")
+        here.before_once("POST", "/binding", lambda: bind_to(here, "pod-ours", "node-2"))
+        outcome = await carry_out(here, await decide(here, "pod-ours"))
+        assert outcome.reason is not None
+        assert outcome.reason.message == "the pod was bound to another node in the meantime"
+        assert await node_of(here, "pod-ours") == "node-2"
+        assert await allocation(here, "ours") is not None  # not taken from a pod that is bound
+        nodes = here.cache.snapshot().nodes
+        assert (len(nodes["node-1"].pods), len(nodes["node-2"].pods)) == (0, 1)
+
+
+async def test_a_pod_that_another_writer_binds_to_our_node_is_bound() -> None:
+    async with world() as here:
+        await cluster(here, PARTS)
+        await pods_and_claims(here, "ours")
+        here.before_once("POST", "/binding", lambda: bind_to(here, "pod-ours", "node-1"))
+        assert (await carry_out(here, await decide(here, "pod-ours"))).is_bound
+
+
+async def test_a_claim_that_others_fill_up_while_we_write_takes_no_257th() -> None:
+    async with world() as here:
+        await cluster(here, PARTS)
+        await pods_and_claims(here, "ours")
+        await take(here, "ours", {"device": "p0"})
+
+        async def fill() -> None:
+            stored = await here.get(claims_path("ours"))
+            stored["status"]["reservedFor"] = [
+                {"resource": "pods", "name": f"other-{number}", "uid": f"other-{number}"}
+                for number in range(256)
+            ]
+            await here.put(claims_path("ours", "status"), stored)
+
+        here.before_once("PUT", "ours/status", fill)
+        outcome = await carry_out(here, await decide(here, "pod-ours"))
+        assert outcome.reason is not None
+        assert outcome.reason.kind is ReasonKind.TOO_MANY_CONSUMERS
+        assert await node_of(here, "pod-ours") == ""

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from allocator.model.claims import AllocationResult
 from allocator.model.meta import ObjectMeta
 from allocator.outcome import ReasonKind
 from scheduler import cycle
@@ -16,12 +15,12 @@ from scheduler.binder.retry import Backoff
 from scheduler.client import Rejected, Unknown
 from scheduler.clock import SystemClock
 from scheduler.config import BindSettings
-from scheduler.framework.cycle_state import CycleState, PodClaim
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.plan import Plan, plan_of
 from scheduler.model import EPOCH_ANNOTATION, FINALIZER, Kind, Pod
 from tests.scheduler.embedded import CONFLICT, LOST, World, claims_path, pods_path, world
 
 FORBIDDEN = Rejected(403, "Forbidden", "no")
-Decision = tuple[Pod, str, tuple[PodClaim, ...], dict[str, AllocationResult]]
 
 
 class FastClock(SystemClock):
@@ -45,17 +44,17 @@ async def here() -> AsyncIterator[World]:
         yield made
 
 
-async def decide(here: World, name: str, node: str = "node-1") -> Decision:
+async def decide(here: World, name: str, node: str = "node-1") -> Plan:
     pod = await here.known_pod(name)
     state = cycle.pre_filter(pod, here.cache, here.environment)
     assert isinstance(state, CycleState), state
     verdict = cycle.filter_node(state, state.snapshot.nodes[node])
     assert verdict.fits, verdict.status
-    return state.pod, node, state.claims, dict(verdict.allocations)
+    return plan_of(state, node, verdict)
 
 
 async def start(here: World, name: str, node: str = "node-1") -> Chain:
-    return here.binder.start(*await decide(here, name, node))
+    return here.binder.start(await decide(here, name, node))
 
 
 async def bind(here: World, name: str, node: str = "node-1") -> BindOutcome:
@@ -133,7 +132,7 @@ async def test_a_claim_that_has_moved_to_another_node_is_not_bound_to_this_one(h
     await allocate(here, "c", "node-2")
     await here.settled()
 
-    outcome = await here.binder.wait(here.binder.start(*decision))
+    outcome = await here.binder.wait(here.binder.start(decision))
     assert reason(outcome) is ReasonKind.WRITE_CONFLICT
     assert await node_of(here, "p") == ""
     assert "reservedFor" not in (await claim(here))["status"]
@@ -226,7 +225,7 @@ async def test_a_sharer_that_reserves_while_the_claim_is_taken_back_is_not_bound
 
     async def refuse(_method: str, path: str, _body: bytes) -> Any:
         if path.endswith("a/binding"):
-            second.append(here.binder.start(*await decide(here, "b")))
+            second.append(here.binder.start(await decide(here, "b")))
             return FORBIDDEN
         return None
 
@@ -337,7 +336,7 @@ async def test_devices_of_a_write_that_may_still_commit_are_held_when_the_lease_
     here.client.faults.append(lose)
     binder = here.make_binder(BindSettings())
     binder._clock = clock  # only the binder's own pauses
-    chain = binder.start(*await decide(here, "p"))
+    chain = binder.start(await decide(here, "p"))
     await here.settled()
     for _ in range(20):
         await asyncio.sleep(0)
@@ -459,10 +458,10 @@ async def test_a_bind_that_begins_during_a_give_back_is_not_bound_without_its_cl
     chains: list[Chain] = []
 
     async def begin() -> None:
-        chains.append(here.binder.start(*decision))
+        chains.append(here.binder.start(decision))
 
     here.before_once("PUT", "c/status", begin)
-    given = await here.binder.give_back(held, decision[0])
+    given = await here.binder.give_back(held, decision.pod)
     outcome = await here.binder.wait(chains[0])
 
     assert given

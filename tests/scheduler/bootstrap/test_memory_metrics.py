@@ -10,7 +10,7 @@ from allocator.model.claims import DeviceRequest
 from scheduler.bootstrap.build import Core, build_core
 from scheduler.cache.store import EventType, WatchEvent
 from scheduler.config import Settings
-from scheduler.engine.engine import Decision
+from scheduler.engine import Plan
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.environment import Mode
 from scheduler.leader import AlwaysLeader
@@ -46,7 +46,7 @@ def decide(core: Core, name: str, wanted: DeviceRequest, version: int) -> None:
     core.cache.apply(WatchEvent(Kind.RESOURCE_CLAIM, EventType.ADDED, record, version))
     state = core.engine.pre_filter(pod(name, claims=[name]), core.cache)
     assert isinstance(state, CycleState)
-    assert isinstance(core.engine.decide(state), Decision)
+    assert isinstance(core.engine.decide(state), Plan)
 
 
 def shown(core: Core) -> dict[str, float]:

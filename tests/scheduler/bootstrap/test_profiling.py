@@ -16,6 +16,7 @@ from scheduler.bootstrap.build import build_core
 from scheduler.bootstrap.process import Process
 from scheduler.cli.config_file import load_settings
 from scheduler.config import Settings
+from scheduler.flight_recorder.replay import replay
 from scheduler.framework.environment import Mode
 from scheduler.profiler import Profile
 from tests.scheduler.bootstrap.test_process import Leader, Running, free_port
@@ -32,11 +33,12 @@ async def here() -> AsyncIterator[World]:
 
 
 @asynccontextmanager
-async def extender(here: World, *, enabled: bool) -> AsyncIterator[Running]:
+async def extender(here: World, *, enabled: bool, recorded: bool = False) -> AsyncIterator[Running]:
     settings = Settings(
         bind_address=f"127.0.0.1:{free_port()}",
         health_address=f"127.0.0.1:{free_port()}",
         enable_profiling=enabled,
+        enable_flight_recorder=recorded,
     )
     core = build_core(
         settings, here.admin, Leader(), Features(), here.clock, random.Random(3), Mode.EXTENDER
@@ -94,3 +96,28 @@ def test_the_manifests_leave_it_off(file: Path, tmp_path: Path) -> None:
     written = tmp_path / "config.yaml"
     written.write_text(text)
     assert load_settings(str(written), {}).enable_profiling is False
+
+
+# --- the flight recorder, behind a switch of its own
+
+
+async def test_without_the_switch_nothing_is_recorded(here: World) -> None:
+    assert Settings().enable_flight_recorder is False
+    async with extender(here, enabled=True) as made:
+        assert made.core.engine.observer is None
+        assert (await made.get("/debug/recording")).status_code == 404
+
+
+async def test_switched_on_the_recording_can_be_fetched_and_replayed(here: World) -> None:
+    async with extender(here, enabled=False, recorded=True) as made:
+        await here.claim("c")
+        await here.pod("p", "c")
+        await here.settled()
+        pod = await here.known_pod("p")
+        made.core.engine.place(pod, made.core.cache, "node-1", from_memory=False)
+        answer = await made.get("/debug/recording")
+        assert answer.status_code == 200
+        [decision] = replay(answer.content.splitlines())
+        assert decision.pod == pod.key
+        assert decision.recorded.startswith("node node-1 ")
+        assert decision.is_same

@@ -318,6 +318,41 @@ def test_a_wrong_index_is_found_and_made_anew(cache):
     assert "uid-p" in cache.snapshot().nodes["n1"].pods
 
 
+def test_what_is_held_is_known_to_a_recount_and_after_it(cache):
+    cache.apply(event(record("c", 11), CLAIM, "ADDED"))
+    cache.hold("uid-p", {"uid-c": (cache.claim("default", "c"), allocation("d1"))})
+    cache.snapshot()
+    assert cache.recount() == []
+    cache.rebuild()
+    assert in_use(cache) == {"d1"}
+    assert cache.recount() == []
+    cache.release("uid-p")
+    assert in_use(cache) == frozenset()
+
+
+def test_a_hold_that_the_index_has_lost_is_found(cache):
+    cache.hold("uid-p", {"uid-c": (record("c", 1).claim, allocation("d1"))})
+    cache._allocated.set_held("uid-c", [])
+    assert len(cache.recount()) == 1
+    cache.rebuild()
+    assert in_use(cache) == {"d1"}
+
+
+def test_a_pod_bound_elsewhere_counts_where_it_is_and_not_where_it_was_to_go(cache):
+    wanted = pod("p", requests={"cpu": "2"})
+    cache.apply(event(at(wanted, 11), POD, "ADDED"))
+    cache.assume_pod(cache.pod("uid-p"), "n1")
+    assert list(cache.snapshot().nodes["n1"].pods) == ["uid-p"]
+    cache.apply(event(at(pod("p", requests={"cpu": "2"}, node_name="n2"), 12), POD))
+    nodes = cache.snapshot().nodes
+    assert (list(nodes["n1"].pods), list(nodes["n2"].pods)) == ([], ["uid-p"])
+    assert (dict(nodes["n1"].requested), dict(nodes["n2"].requested)) == ({}, {"cpu": 2000})
+    assert cache.assumed_node("uid-p") is None
+    cache.forget_pod("uid-p")
+    assert list(cache.snapshot().nodes["n2"].pods) == ["uid-p"]
+    assert cache.recount() == []
+
+
 def test_an_event_of_a_former_pod_does_not_touch_its_successor(cache):
     cache.apply(event(at(pod("p", node_name="n1"), 11, uid="old"), POD, "ADDED"))
     cache.apply(event(at(pod("p"), 13, uid="new"), POD, "ADDED"))

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.cache.layered import LayeredMap
+from tests.threads import at_once
 
 KEYS = st.integers(0, 60)
 CHANGES = st.lists(st.dictionaries(KEYS, st.none() | st.integers(), max_size=5), max_size=40)
@@ -41,3 +42,16 @@ def test_a_change_copies_neither_base_nor_all_earlier_changes():
         bases.add(id(mapping._base))
         assert len(mapping._over) <= 100
     assert len(bases) <= 11
+
+
+def test_it_is_merged_in_one_thread_while_others_merge_and_read_it() -> None:
+    for _ in range(300):
+        changed = LayeredMap({number: number for number in range(400)}).changed(
+            {1: -1, 2: None, 1000: 5}
+        )
+
+        def read(changed: LayeredMap[int, int] = changed) -> None:
+            assert [changed.get(key) for key in (1, 2, 3, 1000)] == [-1, None, 3, 5]
+
+        at_once(changed.keys, changed.keys, read)
+        read()

@@ -16,17 +16,21 @@ from allocator.model.claims import ResourceClaim
 from allocator.model.hooks import enc_hook
 from allocator.outcome import ReasonKind
 from allocator.snapshot import Snapshot
-from scheduler import cycle
+from scheduler import conclusion, cycle
 from scheduler.cache import cluster as cluster_module
 from scheduler.cache.changes import ChangeLog
+from scheduler.cache.cluster import ClusterCache
 from scheduler.cache.nodes import NodeIndex
-from scheduler.engine import Decision, Engine, node_views
-from scheduler.engine.answers import Answer, Verdicts
-from scheduler.engine.attempt import Attempt
+from scheduler.engine import Attempt, Engine, Plan, node_views
+from scheduler.engine.answers import Answer
+from scheduler.engine.node_answers import NodeAnswers
 from scheduler.engine.node_views import NodeViews, SharedParts
 from scheduler.engine.questions import Question
+from scheduler.engine.results import SharedResult
+from scheduler.engine.scores import scores_of
 from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict
 from scheduler.framework.environment import Environment, Mode
+from scheduler.framework.profile import Scores
 from scheduler.framework.status import Status
 from scheduler.model import Pod, Taint, Toleration
 from tests.builders import (
@@ -55,7 +59,7 @@ from tests.builders import (
     valid_range,
 )
 from tests.pods import container, node_object, pod, pod_owner, requirements
-from tests.scheduler.world import World, environment, gpu_nodes
+from tests.scheduler.world import World, environment, filtered, gpu_nodes
 
 NODES = ("n0", "n1", "n2", "n3")
 MODEL_A = 'device.attributes["gpu.example.com"].model == "a"'
@@ -302,10 +306,10 @@ class Story:
         state = self.engine.pre_filter(waiting, self.world.cache)
         assert isinstance(state, CycleState)
         decision = self.engine.decide(state)
-        if not isinstance(decision, Decision):
+        if not isinstance(decision, Plan):
             return
-        allocations = decision.verdict.allocations
-        demand = decision.verdict.demand
+        allocations = decision.allocations
+        demand = decision.demand
         self.world.bind(waiting, decision.node_name, dict(allocations), demand)
         self.bound.append((waiting, claims))
 
@@ -376,46 +380,62 @@ def told(verdict: NodeVerdict) -> Any:
     )
 
 
+def planned(plan: Plan) -> Any:
+    """What a plan says, as the verdict on its node says it."""
+    return told(NodeVerdict(allocations=plan.allocations, demand=plan.demand))
+
+
 def summed_up(result: FilterResult) -> Any:
     failure = result.failure
     return (
         None if failure is None else (failure.code, failure.reason, failure.plugin),
-        cycle.failure_message(result),
+        conclusion.failure_message(result),
         result.feasible,
         result.rejected_by,
     )
 
 
-def differences(engine: Engine, waiting: Pod, world: World) -> list[str]:
-    """Where memory and plain search disagree."""
-    plain_state = cycle.pre_filter(waiting, world.cache, engine.environment)
+def raw_scores(attempt: Attempt, result: SharedResult) -> dict[str, Scores]:
+    """What the engine remembers of scores, or finds out."""
+    return {name: scores_of(attempt, result.answers[name]) for name in result.fitting}
+
+
+def plain_scores(state: CycleState, result: FilterResult) -> dict[str, Scores]:
+    nodes = state.snapshot.nodes
+    return {
+        name: cycle.raw_scores(state, nodes[name], each) for name, each in result.fitting.items()
+    }
+
+
+def differences(
+    engine: Engine, waiting: Pod, world: World, plainly: ClusterCache | None = None
+) -> list[str]:
+    """Where memory and plain search, on the same cache or another one, disagree."""
+    plain_state = cycle.pre_filter(waiting, plainly or world.cache, engine.environment)
     state = engine.pre_filter(waiting, world.cache)
     if isinstance(plain_state, Status) or isinstance(state, Status):
         same = isinstance(plain_state, Status) and isinstance(state, Status)
         return [] if same else ["pre_filter"]
-    plain, remembered = cycle.filter_nodes(plain_state), engine.filter_nodes(state)
+    plain, remembered = cycle.filter_nodes(plain_state), filtered(engine, state)
     found = [
         name
         for name in plain.verdicts
         if name not in remembered.verdicts
         or told(plain.verdicts[name]) != told(remembered.verdicts[name])
     ]
-    assert isinstance(remembered.verdicts, Verdicts)
     texts = {name: verdict.status.message for name, verdict in plain.verdicts.items()}
-    if remembered.verdicts.messages() != texts:
+    if remembered.messages() != texts:
         found.append("messages")
     if summed_up(plain) != summed_up(remembered):
         found.append("sum")
-    if plain.fitting and not found:
-        ranks = cycle.rank_nodes(plain_state, plain.fitting)
-        if ranks != cycle.rank_nodes(state, remembered.fitting):
-            found.append("ranks")
+    if not found and raw_scores(state, remembered) != plain_scores(plain_state, plain):
+        found.append("ranks")
     for name in (NODES[0], NODES[-1]):
         if name not in plain.verdicts:
             continue
-        if told(engine.filter_node(state, state.snapshot.nodes[name])) != told(
-            plain.verdicts[name]
-        ):
+        asked = engine.filter_node(state, state.snapshot.nodes[name])
+        assert isinstance(asked, NodeVerdict)
+        if told(asked) != told(plain.verdicts[name]):
             found.append(f"filter_node {name}")
     return found
 
@@ -494,17 +514,15 @@ def structure_without(part: str) -> Callable[..., bool]:
 
 
 def break_predicates(patch: pytest.MonkeyPatch) -> None:
-    """Predicates are never asked again."""
-    plain = cycle.check_predicates
+    """Predicates are never asked again by the engine."""
     known: dict[tuple[str, int], Any] = {}
+    whole = NodeAnswers._refusal
 
-    def remembered(state: CycleState, node: Any) -> Any:
-        asked = state.question
-        if asked is None:
-            return plain(state, node)
-        return known.setdefault((node.name, id(asked.question)), plain(state, node))
+    def remembered(attempt: NodeAnswers, node: Any) -> Any:
+        key = (node.name, id(attempt.question))
+        return known.setdefault(key, whole(attempt, node))
 
-    patch.setattr("scheduler.cycle.check_predicates", remembered)
+    patch.setattr(NodeAnswers, "_refusal", remembered)
 
 
 def no_log(patch: pytest.MonkeyPatch) -> None:
@@ -532,7 +550,7 @@ BREAKS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "contents of classes": lambda p: p.setattr(Question, "is_current", always),
     "predicates": break_predicates,
     "room for what devices count": lambda p: p.setattr(
-        Attempt, "_found_on", lambda _, node, view, found: Answer(node, view=view, found=found)
+        NodeAnswers, "_found_on", lambda _, node, view, found: Answer(node, view=view, found=found)
     ),
     "the log of changes": lambda p: p.setattr(ChangeLog, "since", lambda *_: frozenset()),
     "the log of what is in use": lambda p: p.setattr(
@@ -611,8 +629,8 @@ def test_pods_of_one_template_share_their_searches() -> None:
         state = engine.pre_filter(waiting, world.cache)
         assert isinstance(state, CycleState)
         decision = engine.decide(state)
-        assert isinstance(decision, Decision)
-        world.bind(waiting, decision.node_name, dict(decision.verdict.allocations))
+        assert isinstance(decision, Plan)
+        world.bind(waiting, decision.node_name, dict(decision.allocations))
 
     # nodes with both devices free, with one, with none: whichever node it is
     assert engine.searches == 3
@@ -633,7 +651,7 @@ def chosen(engine: Engine, world: World, waiting: Pod) -> str:
     state = engine.pre_filter(waiting, world.cache)
     assert isinstance(state, CycleState)
     decision = engine.decide(state)
-    assert isinstance(decision, Decision), decision
+    assert isinstance(decision, Plan), decision
     return decision.node_name
 
 
@@ -697,9 +715,9 @@ def test_with_few_nodes_the_choice_is_that_of_the_plain_cycle(seed: int) -> None
             assert name is None
             assert summed_up(decision) == summed_up(plain)
         else:
-            assert decision is not None
+            assert isinstance(decision, Plan)
             assert decision.node_name == name
-            assert told(decision.verdict) == told(plain.fitting[decision.node_name])
+            assert planned(decision) == told(plain.fitting[decision.node_name])
 
 
 def test_hopeless_pods_are_refused_in_their_own_words_without_looking_again() -> None:
@@ -713,7 +731,7 @@ def test_hopeless_pods_are_refused_in_their_own_words_without_looking_again() ->
         assert isinstance(result, FilterResult)
         assert result.failure is not None
         assert result.failure.reason is not None
-        texts.append((result.failure.reason.claim, cycle.failure_message(result)))
+        texts.append((result.failure.reason.claim, conclusion.failure_message(result)))
         assert result.verdicts["n00"].status.message == result.failure.message
 
     assert engine.searches == 1
@@ -731,7 +749,7 @@ def test_a_wrong_memory_is_noticed_and_dropped_and_the_plain_answer_used(
     assert record is not None
     state = engine.pre_filter(pod("b", claims=["b"]), world.cache)
     assert isinstance(state, CycleState)
-    held = engine.filter_nodes(state).fitting["n00"].allocations["uid-b"]
+    held = filtered(engine, state).fitting["n00"].allocations["uid-b"]
     world.cache.hold("uid-b", {"uid-b": (record.claim, held)})
 
     monkeypatch.setattr(ChangeLog, "since", lambda *_: frozenset())
@@ -739,8 +757,8 @@ def test_a_wrong_memory_is_noticed_and_dropped_and_the_plain_answer_used(
     assert isinstance(state, CycleState)
     decision = engine.decide(state)
 
-    assert isinstance(decision, Decision)
-    given = decision.verdict.allocations["uid-a"].devices.results or ()
+    assert isinstance(decision, Plan)
+    given = decision.allocations["uid-a"].devices.results or ()
     assert [result.device for result in given] == ["gpu-1"]
     assert engine.mismatches == 1
     assert len(engine.memo) == 0
@@ -756,7 +774,7 @@ def test_a_decision_can_be_made_in_slices() -> None:
         answers.append(engine.decide(state, max_searches=3))
 
     assert answers[:3] == [None, None, None]
-    assert isinstance(answers[3], Decision)
+    assert isinstance(answers[3], Plan)
     assert engine.searches == 10
 
 
@@ -766,7 +784,7 @@ def test_among_many_nodes_a_slice_takes_the_best_it_has_found() -> None:
     state = engine.pre_filter(pod(claims=["c"]), world.cache)
     assert isinstance(state, CycleState)
 
-    assert isinstance(engine.decide(state, max_searches=3), Decision)
+    assert isinstance(engine.decide(state, max_searches=3), Plan)
     assert engine.searches == 3
 
 
@@ -776,7 +794,7 @@ def test_a_search_that_ran_out_of_time_is_not_remembered_beyond_its_attempt() ->
     world = World(*unequal_nodes(2), claim("c"))
     engine = engine_for(env)
 
-    def decided() -> Decision | FilterResult | None:
+    def decided() -> Any:
         state = engine.pre_filter(pod(claims=["c"]), world.cache)
         assert isinstance(state, CycleState)
         return engine.decide(state, max_searches=1)
@@ -790,4 +808,4 @@ def test_a_search_that_ran_out_of_time_is_not_remembered_beyond_its_attempt() ->
 
     late = False
     assert decided() is None
-    assert isinstance(decided(), Decision)
+    assert isinstance(decided(), Plan)

@@ -3,7 +3,7 @@
 With the whole key both get their own answer; with the part left out the second gets the answer of the first.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,15 +22,21 @@ from scheduler.engine import Engine
 from scheduler.engine import questions as questions_module
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.environment import Environment
+from scheduler.framework.pod_info import CLOSED, PodInfo
 from scheduler.model import (
     Affinity,
     Container,
     NodeAffinity,
     Pod,
+    PodSpec,
     PreferredSchedulingTerm,
+    ResourceRequirements,
     Taint,
     Toleration,
 )
+from scheduler.plugins import PLUGINS
+from scheduler.plugins.inter_pod_affinity import REPELLED_FROM
+from scheduler.plugins.unsupported import BACKED_RESOURCES
 from tests.builders import (
     allocated_claim,
     claim,
@@ -49,8 +55,8 @@ from tests.builders import (
     used,
 )
 from tests.pods import container, node_object, pod, port, requirements
-from tests.scheduler.engine.test_engine import told
-from tests.scheduler.world import World, environment
+from tests.scheduler.engine.test_engine import plain_scores, raw_scores, told
+from tests.scheduler.world import World, environment, filtered
 
 MODEL_A = 'device.attributes["gpu.example.com"].model == "a"'
 NEW = {
@@ -406,24 +412,24 @@ def wrong_answers(case: Case) -> list[str]:
     return disagreements(env, world, [pod(claims=["c"])])
 
 
-def disagreements(env: Environment, world: World, pods: Sequence[Pod]) -> list[str]:
-    engine = Engine(env, check_every=0)
+def disagreements(
+    env: Environment, world: World, pods: Sequence[Pod], engine: Engine | None = None
+) -> list[str]:
+    engine = engine or Engine(env, check_every=0)
     wrong = []
     for each in pods:
         plain_state = cycle.pre_filter(each, world.cache, env)
         state = engine.pre_filter(each, world.cache)
         assert isinstance(plain_state, CycleState)
         assert isinstance(state, CycleState)
-        plain, remembered = cycle.filter_nodes(plain_state), engine.filter_nodes(state)
+        plain, remembered = cycle.filter_nodes(plain_state), filtered(engine, state)
         wrong += [
             f"{each.metadata.name} on {name}"
             for name in plain.verdicts
             if told(plain.verdicts[name]) != told(remembered.verdicts[name])
         ]
-        if not wrong and plain.fitting:
-            ranks = cycle.rank_nodes(plain_state, plain.fitting)
-            if ranks != cycle.rank_nodes(state, remembered.fitting):
-                wrong.append(f"ranks for {each.metadata.name}")
+        if not wrong and raw_scores(state, remembered) != plain_scores(plain_state, plain):
+            wrong.append(f"ranks for {each.metadata.name}")
     return wrong
 
 
@@ -451,12 +457,12 @@ def wrong_after_it_counts() -> bool:
     engine = Engine(env, check_every=0)
     state = engine.pre_filter(pod(claims=["c"]), world.cache)
     assert isinstance(state, CycleState)
-    assert engine.filter_nodes(state).feasible == ("n0",)
+    assert filtered(engine, state).feasible == ("n0",)
 
     world.put(of(0, counting(device("gpu-0"), cpu=mapped(each="1000"))))
     state = engine.pre_filter(pod(claims=["c"]), world.cache)
     assert isinstance(state, CycleState)
-    return bool(engine.filter_nodes(state).feasible)
+    return bool(filtered(engine, state).feasible)
 
 
 def test_what_a_device_counts_is_a_part_of_the_view(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -475,17 +481,24 @@ class Question:
     other: dict[str, Any] = field(default_factory=dict)
     claims: tuple[Sequence[ResourceClaim], Sequence[ResourceClaim]] = ((), ())
     objects: Sequence[Any] = ()
+    later: Sequence[Any] = ()
     gates: dict[str, bool] = field(default_factory=dict)
 
 
-def counted(cpu: NodeAllocatableResource, one: dict[str, Any], other: dict[str, Any]) -> Question:
+def counted(
+    part: str,
+    amount: NodeAllocatableResource,
+    one: dict[str, Any],
+    other: dict[str, Any],
+    resource: str = "cpu",
+) -> Question:
     """Two pods with an equal claim, on a node with 4 cpus whose device counts in them."""
     return Question(
-        part="counted_with_devices",
+        part=part,
         one=one,
         other=other,
         claims=([claim("c0")], [claim("c1")]),
-        objects=[of(0, counting(device("gpu-0"), cpu=cpu))],
+        objects=[of(0, counting(device("gpu-0"), **{resource: amount}))],
         gates=COUNTING,
     )
 
@@ -496,6 +509,18 @@ def using(entry: str, cpu: str, limit: str | None = None, name: str = "main") ->
     return msgspec.structs.replace(
         made, resources=msgspec.structs.replace(made.resources, limits=limits)
     )
+
+
+def hugepages(entry: str, limit: str) -> dict[str, Any]:
+    """Fields of a pod with huge pages for an init container that uses a claim."""
+    amounts = {"hugepages-2Mi": "1Mi"}
+    first = container("first", amounts, claims=[entry])
+    limits = {"hugepages-2Mi": quantity(limit)}
+    resources = msgspec.structs.replace(first.resources, limits=limits)
+    return {
+        "init_containers": [msgspec.structs.replace(first, resources=resources)],
+        "resources": requirements({"hugepages-2Mi": "4Mi"}, {"hugepages-2Mi": "4Mi"}),
+    }
 
 
 def preferring(zone: str) -> Affinity:
@@ -518,6 +543,11 @@ def repelling() -> Pod:
     return pod("quiet", node_name="n0", affinity=affinity)
 
 
+def needing(**amounts: str) -> dict[str, Any]:
+    """Fields of a pod that needs so much before it runs."""
+    return {"init_containers": [container("first", amounts)]}
+
+
 QUESTIONS = [
     Question(
         part="claims",
@@ -525,29 +555,65 @@ QUESTIONS = [
         objects=[of(0, device("gpu-0"))],
     ),
     Question(
-        part="node_selector", one={"node_selector": {"zone": "z0"}}, other={"node_selector": {}}
+        part="spec.node_selector",
+        one={"node_selector": {"zone": "z0"}},
+        other={"node_selector": {}},
     ),
     Question(
-        part="node_affinity",
+        part="spec.affinity.node_affinity",
         one={"affinity": preferring("z0")},
         other={"affinity": preferring("z1")},
     ),
     Question(
-        part="tolerations",
+        part="spec.tolerations",
         other={"tolerations": [Toleration(operator="Exists")]},
         objects=[node_object("n0", taints=(Taint(key="t", effect="NoSchedule"),))],
     ),
-    Question(part="requests", one={"requests": {"cpu": "1"}}, other={"requests": {"cpu": "9"}}),
     Question(
-        part="ports",
+        part="spec.containers.resources.requests",
+        one={"requests": {"cpu": "1"}},
+        other={"requests": {"cpu": "9"}},
+    ),
+    Question(
+        part="spec.containers.resources.requests",  # that scores read
+        one={"requests": {"cpu": "1"}},
+        other={"requests": {"cpu": "3", "memory": "1Gi"}},
+        objects=[pod("busy", node_name="n0", requests={"cpu": "2"})],
+    ),
+    Question(
+        part="spec.init_containers.resources.requests", one=needing(cpu="1"), other=needing(cpu="9")
+    ),
+    Question(
+        part="spec.init_containers.restart_policy",
+        one={"requests": {"cpu": "3"}, "init_containers": [container("a", {"cpu": "2"})]},
+        other={
+            "requests": {"cpu": "3"},
+            "init_containers": [container("a", {"cpu": "2"}, sidecar=True)],
+        },
+    ),
+    Question(
+        part="spec.resources.requests",
+        one={"resources": requirements({"cpu": "1"})},
+        other={"resources": requirements({"cpu": "9"})},
+    ),
+    Question(part="spec.overhead", other={"overhead": {"cpu": quantity("9")}}),
+    Question(
+        part="spec.containers.ports",
         other={"containers": [container(ports=[port(80)])]},
         objects=[pod("server", node_name="n0", containers=[container(ports=[port(80)])])],
     ),
     Question(
-        part="backed_resources",
-        one={"requests": {"example.com/gpu": "0"}},
+        part="spec.init_containers.ports",
+        one={"init_containers": [container(sidecar=True)]},
+        other={"init_containers": [container(sidecar=True, ports=[port(80)])]},
+        objects=[pod("server", node_name="n0", containers=[container(ports=[port(80)])])],
+    ),
+    Question(
+        part=f"facts.{BACKED_RESOURCES.name}",
+        # The same pod, before and after there is such a class.
+        one={"requests": {"example.com/gpu": "1"}},
         other={"requests": {"example.com/gpu": "1"}},
-        objects=[
+        later=[
             msgspec.structs.replace(
                 device_class("backed"),
                 spec=msgspec.structs.replace(
@@ -556,40 +622,60 @@ QUESTIONS = [
             )
         ],
     ),
-    Question(part="repelled_from", other={"labels": {"app": "loud"}}, objects=[repelling()]),
-    Question(part="node_name", one={"node_name": "n0"}, other={"node_name": "n1"}, objects=[]),
     Question(
-        part="scoring_requests",
-        one={"requests": {"cpu": "1"}},
-        other={"requests": {"cpu": "3", "memory": "1Gi"}},
-        objects=[pod("busy", node_name="n0", requests={"cpu": "2"})],
+        part=f"facts.{REPELLED_FROM.name}", other={"labels": {"app": "loud"}}, objects=[repelling()]
     ),
     counted(  # who uses the claim
+        "users",
         costs(container="3500m"),
         {"containers": [using("c0", "1")]},
         {"containers": [using("none", "1")]},
     ),
     counted(  # amounts before they are rounded
+        "spec.containers.resources.requests",
         mapped(each="3000000001n"),
         {"containers": [using("c0", "1")]},
         {"containers": [using("c1", "999999999n")]},
     ),
     counted(  # of init containers
+        "users",
         costs("1", "1500m"),
         {"init_containers": [using("c0", "1"), using("c0", "1", name="second")]},
-        {"init_containers": [using("c1", "1")]},
+        {"init_containers": [using("c1", "1"), using("x", "1", name="second")]},
     ),
-    counted(  # limits
+    counted(
+        "spec.containers.resources.limits",
         mapped(each="1"),
         {"containers": [using("c0", "1", "4")], "resources": requirements(limits={"cpu": "4"})},
         {"containers": [using("c1", "1", "3")], "resources": requirements(limits={"cpu": "4"})},
     ),
-    counted(  # of the pod
+    counted(
+        "spec.init_containers.resources.limits",
+        mapped(each="2Mi"),
+        hugepages("c0", "4Mi"),
+        hugepages("c1", "2Mi"),
+        resource="hugepages-2Mi",
+    ),
+    counted(
+        "spec.resources.limits",
         mapped(each="1"),
         {"containers": [using("c0", "1", "3")], "resources": requirements(limits={"cpu": "3"})},
         {"containers": [using("c1", "1", "3")], "resources": requirements(limits={"cpu": "4"})},
     ),
-    counted(  # overhead of the pod
+    counted(
+        "spec.containers.name",  # of one that does not use the claim, and asks for too much
+        mapped(each="1"),
+        {
+            "containers": [using("c0", "1"), using("none", "1", "5", name="one")],
+            "resources": requirements(limits={"cpu": "4"}),
+        },
+        {
+            "containers": [using("c1", "1"), using("none", "1", "5", name="other")],
+            "resources": requirements(limits={"cpu": "4"}),
+        },
+    ),
+    counted(
+        "spec.overhead",
         mapped(each="3000000001n"),
         {"overhead": {"cpu": quantity("1")}},
         {"overhead": {"cpu": quantity("999999999n")}},
@@ -602,7 +688,7 @@ def wrong_for_pods(case: Question) -> list[str]:
         node_object(
             f"n{number}",
             labels={"zone": f"z{number}"},
-            allocatable={"cpu": "4", "memory": "8Gi", "pods": "9"},
+            allocatable={"cpu": "4", "memory": "8Gi", "pods": "9", "hugepages-2Mi": "8Mi"},
         )
         for number in (0, 1)
     ]
@@ -613,24 +699,43 @@ def wrong_for_pods(case: Question) -> list[str]:
         world.put(*claims)
         pods.append(pod(f"p{number}", claims=[c.metadata.name for c in claims], **fields))
     features = Features.for_version("1.37", case.gates)
-    return disagreements(environment(features=features), world, pods)
+    engine = Engine(environment(features=features), check_every=0)
+    wrong = disagreements(engine.environment, world, pods[:1], engine)
+    world.put(*case.later)
+    return wrong + disagreements(engine.environment, world, pods[1:], engine)
 
 
-def parts_but(left_out: Sequence[str]) -> Callable[[CycleState], dict[str, Any]]:
+Path = tuple[str, ...]
+
+
+def blanked(value: Any, path: Path) -> Any:
+    """An object, each object of a tuple, or a mapping, without one thing in it."""
+    name, *rest = path
+    if value is None:
+        return None
+    if isinstance(value, tuple):
+        return tuple(blanked(each, path) for each in value)
+    if isinstance(value, Mapping):
+        return {key: each for key, each in value.items() if key != name}
+    if rest:
+        inner = blanked(getattr(value, name), tuple(rest))
+        return msgspec.structs.replace(value, **{name: inner})
+    return msgspec.structs.replace(value, **{name: None})
+
+
+def parts_but(left_out: str) -> Callable[[CycleState], dict[str, Any]]:
     whole = questions_module.question_parts
+    name, *rest = left_out.split(".", 1)
 
     def parts(state: CycleState) -> dict[str, Any]:
-        return {name: part for name, part in whole(state).items() if name not in left_out}
+        made = whole(state)
+        value = made.pop(name, None)
+        if rest and value is not None:
+            path = rest if name == "facts" else rest[0].split(".")
+            made[name] = blanked(value, tuple(path))
+        return made
 
     return parts
-
-
-# What a pod requests is in two parts; scores read one, predicates the other.
-TOGETHER = {
-    "requests": ("requests", "scoring_requests"),
-    "scoring_requests": ("requests", "scoring_requests"),
-    "backed_resources": ("backed_resources", "requests"),
-}
 
 
 @pytest.mark.parametrize("case", QUESTIONS, ids=lambda case: case.part)
@@ -639,23 +744,118 @@ def test_pods_that_differ_in_one_thing_ask_different_questions(
 ) -> None:
     assert wrong_for_pods(case) == []
 
-    left_out = TOGETHER.get(case.part, (case.part,))
-    monkeypatch.setattr(questions_module, "question_parts", parts_but(left_out))
+    monkeypatch.setattr(questions_module, "question_parts", parts_but(case.part))
     assert wrong_for_pods(case) != []
 
 
-def test_every_part_of_a_question_has_its_case() -> None:
+def test_every_fact_has_its_case() -> None:
+    """Fields of the spec have theirs in the tests of plugins."""
+    facts = {f"facts.{fact.name}" for plugin in PLUGINS for fact in plugin.facts}
+
+    assert {case.part for case in QUESTIONS} >= facts | {"claims", "users"}
+
+
+def question_of(waiting: Pod, gates: dict[str, bool] | None = None) -> dict[str, Any]:
     world = World(device_class(), node_object("n0"), claim("c"))
-    counts = environment(features=Features.for_version("1.37", COUNTING))
-    state = Engine(counts).pre_filter(pod(claims=["c"]), world.cache)
+    counts = environment(features=Features.for_version("1.37", gates or {}))
+    state = Engine(counts).pre_filter(waiting, world.cache)
     assert isinstance(state, CycleState)
+    return questions_module.question_parts(state)
 
-    assert {case.part for case in QUESTIONS} == set(questions_module.question_parts(state))
+
+def test_a_question_has_no_part_but_these() -> None:
+    parts = question_of(pod(claims=["c"]), COUNTING)
+
+    assert set(parts) == {"spec", "facts", "claims", "users"}
 
 
-def test_without_the_gate_nobody_asks_what_is_counted_with_devices() -> None:
-    world = World(device_class(), node_object("n0"), claim("c"))
-    state = Engine(environment()).pre_filter(pod(claims=["c"]), world.cache)
-    assert isinstance(state, CycleState)
+def test_without_the_gate_nobody_asks_who_uses_the_claims() -> None:
+    assert "users" not in question_of(pod(claims=["c"]))
 
-    assert "counted_with_devices" not in questions_module.question_parts(state)
+
+ODD_TEXT: Any = "odd"  # where nothing else is expected, so that every field can have it
+
+
+def encoded(waiting: Pod) -> bytes:
+    return columns.encoded(PodInfo(waiting, Features()).spec)
+
+
+FIELDS = [
+    (type_, name)
+    for type_ in (PodSpec, Container, ResourceRequirements)
+    for name in type_.__struct_fields__
+    if name not in ("containers", "init_containers")  # their own fields are
+]
+
+
+@pytest.mark.parametrize(("type_", "name"), FIELDS)
+def test_every_field_of_a_pod_is_compared_unless_it_is_closed(type_: Any, name: str) -> None:
+    """A field that the model learns is compared from the first day."""
+    plain = pod()
+    [one] = plain.spec.containers or ()
+    if type_ is PodSpec:
+        spec = msgspec.structs.replace(plain.spec, **{name: ODD_TEXT})
+    else:
+        inner = one if type_ is Container else one.resources
+        odd: Any = msgspec.structs.replace(inner, **{name: ODD_TEXT})
+        if name == "resources":
+            odd = msgspec.structs.replace(one, resources=requirements({"cpu": "7"}))
+        elif type_ is not Container:
+            odd = msgspec.structs.replace(one, resources=odd)
+        spec = msgspec.structs.replace(plain.spec, containers=(odd,))
+    differs = encoded(msgspec.structs.replace(plain, spec=spec)) != encoded(plain)
+
+    assert differs is (name not in CLOSED[type_])
+
+
+def test_what_a_controller_or_admission_writes_into_each_pod_unshares_nothing() -> None:
+    one = job_pod(0)
+
+    assert encoded(job_pod(1)) == encoded(one)
+
+
+def job_pod(index: int) -> Pod:
+    """A pod of an Indexed Job as the API server hands it out."""
+    text = str(index)
+    token = {"name": f"kube-api-access-{index}", "projected": {"sources": []}}
+    mount = {"name": token["name"], "mountPath": "/var/run/secrets"}
+    made = pod(
+        f"job-{index}",
+        labels={
+            "batch.kubernetes.io/controller-uid": "u",
+            "batch.kubernetes.io/job-completion-index": text,
+            "statefulset.kubernetes.io/pod-name": f"job-{index}",
+            "apps.kubernetes.io/pod-index": text,
+        },
+        claims=[f"claim-{index}"],
+        containers=[container(claims=[f"claim-{index}"], volume_mounts=(mount,))],
+        volumes=(token,),
+    )
+    notes = {"batch.kubernetes.io/job-completion-index": text}
+    return msgspec.structs.replace(
+        made, metadata=msgspec.structs.replace(made.metadata, annotations=notes)
+    )
+
+
+def test_a_selector_of_the_cluster_that_reads_such_a_label_is_obeyed() -> None:
+    """One pod of the job keeps those with another index out of its zone."""
+    index = "batch.kubernetes.io/job-completion-index"
+    term = {"labelSelector": {"matchLabels": {index: "1"}}, "topologyKey": "zone"}
+    affinity = Affinity(
+        pod_anti_affinity={"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    )
+    world = World(device_class(), *(node_object(f"n{n}", labels={"zone": f"z{n}"}) for n in (0, 1)))
+    world.put(pod("quiet", node_name="n0", affinity=affinity))
+    world.put(*(claim(f"claim-{number}") for number in range(3)))
+    world.put(of(0, device("gpu-0")), of(1, device("gpu-0")))
+    jobs = [job_pod(number) for number in range(3)]
+
+    assert disagreements(environment(), world, jobs) == []
+    engine = Engine(environment(), check_every=0)
+    fitting = []
+    for each in jobs:
+        state = engine.pre_filter(each, world.cache)
+        assert isinstance(state, CycleState)
+        fitting.append(filtered(engine, state).feasible)
+    assert fitting == [("n0", "n1"), ("n1",), ("n0", "n1")]
+    assert len(engine.memo) == 2

@@ -10,7 +10,7 @@ import pytest
 
 from allocator.features import Features
 from scheduler import cycle
-from scheduler.engine import Decision, Engine
+from scheduler.engine import Attempt, Engine, LongSearch, Plan
 from scheduler.framework.cycle_state import CycleState, FilterResult, NodeVerdict
 from scheduler.framework.environment import Mode
 from scheduler.framework.status import Status
@@ -33,7 +33,7 @@ from tests.builders import (
 )
 from tests.pods import node_object, pod
 from tests.scheduler.engine.test_engine import EVERYTHING_ON, told
-from tests.scheduler.world import World, environment, gpu_nodes
+from tests.scheduler.world import World, environment, filtered, gpu_nodes
 
 POD = pod(claims=["c"])
 
@@ -48,8 +48,9 @@ def both(engine: Engine, world: World, waiting: Pod = POD) -> tuple[Any, Any]:
     state = engine.pre_filter(waiting, world.cache)
     assert isinstance(plain_state, CycleState)
     assert isinstance(state, CycleState)
-    plain, remembered = cycle.filter_nodes(plain_state), engine.filter_nodes(state)
+    plain, remembered = cycle.filter_nodes(plain_state), filtered(engine, state)
     groups = engine.score_groups(state, list(remembered.fitting))
+    assert not isinstance(groups, LongSearch)
     scores = {name: score for score, group in groups for name in group}
     return (
         everything(plain, cycle.score_nodes(plain_state, plain.fitting)),
@@ -226,7 +227,7 @@ def test_answers_of_nodes_that_are_gone_are_dropped() -> None:
     world = World(*gpu_nodes(2), claim("c"))
     engine = Engine(environment(features=Features()), enough_nodes=2, check_every=0)
 
-    def asked() -> CycleState:
+    def asked() -> Attempt:
         state = engine.pre_filter(POD, world.cache)
         assert isinstance(state, CycleState)
         return state
@@ -239,7 +240,7 @@ def test_answers_of_nodes_that_are_gone_are_dropped() -> None:
         world.remove(node_object(name))
         engine.decide(asked())
 
-    question = asked().question.question
+    question = asked().question
     assert set(question.answers) == {"n00", "n01"}
     assert question.stale <= {"n00", "n01"}
 
@@ -249,9 +250,9 @@ def test_nodes_that_are_not_known_say_nothing_of_those_that_are() -> None:
     engine = engine_with()
     state = engine.pre_filter(POD, world.cache)
     assert isinstance(state, CycleState)
-    assert engine.filter_nodes(state, ["unknown", "another"]).failure is not None
+    assert filtered(engine, state, ["unknown", "another"]).failure is not None
 
-    assert isinstance(engine.decide(state), Decision)
+    assert isinstance(engine.decide(state), Plan)
 
 
 def test_scores_count_all_devices_of_pools_without_a_node() -> None:
@@ -280,7 +281,7 @@ def test_an_old_snapshot_scores_no_answers_of_a_newer_one() -> None:
     world.put(node_object("n99"), allocated_claim("holder", used("gpu-0", pool="n00")))
     new = engine.pre_filter(POD, world.cache)
     assert isinstance(new, CycleState)
-    engine.filter_nodes(new)
+    filtered(engine, new)
 
     engine.refresh(old, ["n00", "n99"])
 

@@ -8,7 +8,7 @@ import httpx
 import orjson
 import pytest
 
-from allocator.outcome import Reason, ReasonKind
+from allocator.outcome import Reason
 from scheduler.engine.engine import Engine
 from scheduler.extender.app import ExtenderApp
 from scheduler.extender.holds import Holds
@@ -293,15 +293,6 @@ async def test_an_idle_claim_on_the_wrong_node_is_given_back(here: World) -> Non
     assert (await extender.filter("p", "node-2"))["NodeNames"] == ["node-2"]
 
 
-async def test_who_may_not_write_answers_503(here: World) -> None:
-    extender = Extender(here)
-    await here.pod("p")
-    extender.reason = Reason(kind=ReasonKind.NOT_LEADER, message="not the leader")
-
-    for verb in ("filter", "prioritize", "preempt"):
-        assert (await extender.post(verb, await extender.args("p", "node-1"))).status_code == 503
-
-
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt", "bind"])
 @pytest.mark.parametrize(
     "body",
@@ -310,22 +301,19 @@ async def test_who_may_not_write_answers_503(here: World) -> None:
         b"nonsense",
         b"[]",
         b"null",
-        b"{}",
-        b'{"Pod": 7, "NodeNames": [], "PodName": 7}',
-        b'{"Pod": {"spec": {"priority": "high"}}, "NodeNames": ["n"], "PodName": "p"}',
-        b'{"Pod": {}, "NodeNames": ["n", "n"], "NodeNameToMetaVictims": 3}',
-        b'{"Pod": {}, "Nodes": {"items": [{}]}, "NodeNames": null, "NodeNameToVictims": {"a": {}}}',
-        b"[" * 100_000,
-        b'{"Pod": {"metadata": {"labels": ' + b'{"a":' * 70 + b"1" + b"}" * 70 + b"}}}",
-        b'{"x": "' + b"a" * 10_000_000 + b'"}',
+        b"[" * 60_000,
+        b'{"Pod": {}',
+        b'{"Pod": NaN}',
     ],
     ids=lambda body: str(body[:24]),
 )
-async def test_bodies_that_make_no_sense_are_refused(here: World, verb: str, body: bytes) -> None:
+async def test_what_is_no_json_object_does_not_come_from_kube_scheduler(
+    here: World, verb: str, body: bytes
+) -> None:
     extender = Extender(here)
 
     response = await extender.post(verb, body)
-    assert response.status_code in (400, 413)
+    assert response.status_code == 400
     assert response.json()["Error"]
     assert here.client.writes == []
     await here.pod("p")
@@ -337,7 +325,7 @@ async def test_a_body_that_is_announced_as_too_large_is_not_read(here: World, le
     extender = Extender(here)
     headers = {**JSON, "content-length": length}
     response = await extender.http.post("/filter", content=b"{}", headers=headers)
-    assert response.status_code == 413
+    assert "larger than" in response.json()["Error"]
 
 
 async def test_only_post_of_json_is_accepted(here: World) -> None:

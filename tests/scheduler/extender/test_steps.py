@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from scheduler import cycle
 from scheduler.cache.changes import ChangeLog
 from scheduler.clock import SystemClock
 from scheduler.engine import Engine
-from scheduler.engine.attempt import Attempt
+from scheduler.engine.node_answers import NodeAnswers
 from scheduler.extender import service as service_module
-from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.cycle_state import CycleState, NodeVerdict
 from scheduler.model import NodeInfo
 from tests.scheduler.embedded import World, claims_path, world
 from tests.scheduler.extender.test_extender import Extender
@@ -46,15 +45,15 @@ class Turns:
         self.most = 0
         clock = SkippingClock()
         here.clock = clock
-        whole = Attempt.look
+        whole = NodeAnswers.look
 
-        def look(attempt: Attempt, node: NodeInfo) -> Any:
+        def look(attempt: NodeAnswers, node: NodeInfo) -> Any:
             self.looks += 1
             self.most = max(self.most, self.looks)
             clock.skipped += seconds_a_node
             return whole(attempt, node)
 
-        patch.setattr(Attempt, "look", look)
+        patch.setattr(NodeAnswers, "look", look)
 
     async def watch(self) -> None:
         while True:
@@ -121,7 +120,8 @@ async def test_what_changes_between_two_steps_is_in_the_answer(
     other = next(each for each in here.cache.pods() if each.metadata.name == "q")
     state = engine.pre_filter(other, here.cache)
     assert isinstance(state, CycleState)
-    verdict = cycle.filter_node(engine._plain(state), state.snapshot.nodes[NODES[0]])
+    verdict = engine.filter_node(state, state.snapshot.nodes[NODES[0]])
+    assert isinstance(verdict, NodeVerdict)
     claims = {claim.metadata.uid: claim for claim in state.unallocated}
     here.cache.hold("q", {uid: (claims[uid], each) for uid, each in verdict.allocations.items()})
     assert not asked.done()

@@ -168,6 +168,34 @@ ASSIGNED = [
         want={"cpu": 3000},
     ),
     Case(
+        id="overhead comes on top of what a running pod has",
+        pod=pod(
+            requests={"cpu": "1"},
+            overhead=quantities(cpu="250m", memory="1Mi"),
+            node_name="n1",
+            status=PodStatus(
+                container_statuses=(
+                    ContainerStatus(name="main", allocated_resources=quantities(cpu="3")),
+                ),
+            ),
+        ),
+        want={"cpu": 3250, "memory": MI},
+    ),
+    Case(
+        id="and of what a resized pod has as a whole",
+        pod=pod(
+            requests={"cpu": "1"},
+            resources=requirements({"cpu": "2"}),
+            overhead=quantities(cpu="250m"),
+            node_name="n1",
+            status=PodStatus(
+                allocated_resources=quantities(cpu="4"),
+                resources=ResourceRequirements(requests=quantities(cpu="3")),
+            ),
+        ),
+        want={"cpu": 4250},
+    ),
+    Case(
         id="pod-level status takes the place of the containers' status",
         pod=pod(
             requests={"cpu": "1"},

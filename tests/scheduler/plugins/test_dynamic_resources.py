@@ -20,7 +20,7 @@ from allocator.model.claims import (
 )
 from allocator.model.devices import Device
 from allocator.outcome import Reason, ReasonKind
-from scheduler import cycle
+from scheduler import conclusion, cycle
 from scheduler.framework.cycle_state import CycleState, FilterResult
 from scheduler.framework.environment import Mode
 from scheduler.framework.status import Code, Status
@@ -533,7 +533,7 @@ def test_what_devices_of_running_pods_count_is_in_use() -> None:
     world.put(claim("d"))
 
     result = result_of(world, pod("q", claims=["d"], requests={"cpu": "1"}))
-    assert cycle.failure_message(result) == "0/1 nodes are available: 1 Insufficient cpu."
+    assert conclusion.failure_message(result) == "0/1 nodes are available: 1 Insufficient cpu."
     assert result.failure is not None
     assert result.failure.code is Code.UNSCHEDULABLE
     assert result_of(world, pod("q", claims=["d"])).feasible == ("n00",)

@@ -8,14 +8,14 @@ import pytest
 
 from allocator.outcome import ReasonKind
 from scheduler import cycle
-from scheduler.engine import Decision, Engine
+from scheduler.engine import Engine, Plan
 from scheduler.framework.cycle_state import CycleState, FilterResult
 from scheduler.framework.environment import Mode
 from scheduler.framework.status import Code
 from scheduler.model import Affinity, Pod
 from scheduler.plugins.inter_pod_affinity import matches_labels
 from tests.pods import node_object, pod
-from tests.scheduler.world import World, environment
+from tests.scheduler.world import World, environment, filtered
 
 ANY: dict[str, Any] = {}
 
@@ -100,7 +100,7 @@ def test_where_a_pod_may_go(case: Case) -> None:
     assert isinstance(same, CycleState)
 
     assert "".join(cycle.filter_nodes(state).feasible) == case.want
-    assert "".join(engine.filter_nodes(same).feasible) == case.want
+    assert "".join(filtered(engine, same).feasible) == case.want
 
 
 @pytest.mark.parametrize("follows", [True, False])
@@ -111,7 +111,7 @@ def test_the_refusal_can_be_helped_by_evicting_and_goes_when_the_loner_goes(foll
     if follows:
         engine.follow(world.cache)
 
-    def decided() -> Decision | FilterResult | None:
+    def decided() -> Any:
         state = engine.pre_filter(pod("p"), world.cache)
         assert isinstance(state, CycleState)
         return engine.decide(state)
@@ -124,18 +124,18 @@ def test_the_refusal_can_be_helped_by_evicting_and_goes_when_the_loner_goes(foll
     assert refused.failure.reason.kind is ReasonKind.POD_AFFINITY
 
     world.remove(repelling)
-    assert isinstance(decided(), Decision)
+    assert isinstance(decided(), Plan)
 
     world.put(node_object("b", labels={"host": "b"}), repelling)
     found = decided()
-    assert isinstance(found, Decision)
+    assert isinstance(found, Plan)
     assert found.node_name == "b"
 
     status = msgspec.structs.replace(repelling.status, phase="Succeeded")
     world.put(
         msgspec.structs.replace(repelling, status=status), node_object("b", unschedulable=True)
     )
-    assert isinstance(decided(), Decision)
+    assert isinstance(decided(), Plan)
 
 
 def test_kube_scheduler_looks_itself() -> None:

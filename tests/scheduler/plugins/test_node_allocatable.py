@@ -20,6 +20,7 @@ from allocator.model.devices import (
 )
 from allocator.model.hooks import dec_hook
 from allocator.snapshot import SliceIndex
+from scheduler.framework.plan import Demand
 from scheduler.framework.status import Code, Status
 from scheduler.model import Container, NodeAllocatableResourceClaimStatus, Pod, ResourceRequirements
 from scheduler.plugins import node_allocatable
@@ -75,7 +76,7 @@ def user(name: str, *entries: str, **requests: str) -> Container:
     return container(name, requests, claims=entries)
 
 
-def written(demand: node_allocatable.Demand | Status) -> list[dict[str, Any]]:
+def written(demand: Demand | Status) -> list[dict[str, Any]]:
     assert not isinstance(demand, Status), demand
     return [told(each) for each in demand]
 

@@ -12,6 +12,7 @@ from allocator.model.nodes import (
 from allocator.outcome import ReasonKind
 from scheduler import cycle
 from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.environment import Mode
 from scheduler.framework.status import Code
 from scheduler.model import (
     Affinity,
@@ -22,7 +23,7 @@ from scheduler.model import (
     Taint,
     Toleration,
 )
-from scheduler.plugins import node_affinity, node_resources, taint_toleration
+from scheduler.plugins import PROFILES, node_affinity, node_resources, taint_toleration
 from tests.pods import container, node_info, node_object, pod, port
 from tests.scheduler.world import World, environment
 
@@ -401,9 +402,9 @@ def test_taint_score_counts_what_is_not_tolerated() -> None:
     soft = pod(tolerations=[Toleration(key="a", operator="Exists")])
     node = tainted(SOFT, other, NO_SCHEDULE)
 
-    assert taint_toleration.score_node(state_of(pod()), node) == 2
-    assert taint_toleration.score_node(state_of(tolerating), node) == 2
-    assert taint_toleration.score_node(state_of(soft), node) == 1
+    assert taint_toleration.score_node(state_of(pod()).info, node) == 2
+    assert taint_toleration.score_node(state_of(tolerating).info, node) == 2
+    assert taint_toleration.score_node(state_of(soft).info, node) == 1
 
 
 def test_affinity_score_sums_the_weights_of_matching_terms() -> None:
@@ -417,7 +418,28 @@ def test_affinity_score_sums_the_weights_of_matching_terms() -> None:
         node_affinity=NodeAffinity(preferred_during_scheduling_ignored_during_execution=preferred)
     )
 
-    assert node_affinity.score_node(state_of(pod(affinity=affinity)), labeled(a="1", b="1")) == 12
+    assert (
+        node_affinity.score_node(state_of(pod(affinity=affinity)).info, labeled(a="1", b="1")) == 12
+    )
+
+
+def test_scores_are_weighed_as_upstream_does_by_default() -> None:
+    """devices 2, taints 3, affinity 2, resources 1: each after it is scaled, so that the best node has 100."""
+    raw = {
+        "tainted": (0, 2, 0, 0),
+        "plain": (0, 0, 0, 0),
+        "liked": (0, 0, 7, 0),
+        "devices": (9, 0, 0, 0),
+        "empty": (0, 0, 0, 100),
+    }
+    weighed = PROFILES[Mode.STANDALONE].weigh(raw.values())
+    assert {name: weighed[scores] for name, scores in raw.items()} == {
+        "tainted": 0,
+        "plain": 300,
+        "liked": 500,
+        "devices": 500,
+        "empty": 400,
+    }
 
 
 def test_resource_score_is_the_mean_share_left() -> None:
@@ -426,6 +448,8 @@ def test_resource_score_is_the_mean_share_left() -> None:
         [pod("user", requests={"cpu": "1", "memory": "0"})],
     )
 
-    assert node_resources.score_node(state_of(pod()), node_info(node_object(silent=True))) == 0
+    assert node_resources.score_node(state_of(pod()).info, node_info(node_object(silent=True))) == 0
     # cpu: 4000 - 1000 - 1000 of 4000; memory: 1000 - 0 - 200 (a container that asks for none) of 1000
-    assert node_resources.score_node(state_of(pod(requests={"cpu": "1"})), node) == (50 + 80) // 2
+    assert (
+        node_resources.score_node(state_of(pod(requests={"cpu": "1"})).info, node) == (50 + 80) // 2
+    )

@@ -14,9 +14,8 @@ from scheduler.binder import Binder
 from scheduler.cache.cluster import ClusterCache
 from scheduler.client import MERGE_PATCH, Committed, Rejected
 from scheduler.config import BindSettings, Settings
-from scheduler.engine import Engine
+from scheduler.engine import Attempt, Engine
 from scheduler.events import Reference
-from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.environment import Environment, Mode
 from scheduler.framework.status import Status
 from scheduler.metrics import Metrics
@@ -448,7 +447,7 @@ class SlowEngine(Engine):
 
     clock: FakeClock
 
-    def pre_filter(self, pod: Pod, reader: ClusterReader) -> CycleState | Status:
+    def pre_filter(self, pod: Pod, reader: ClusterReader) -> Attempt | Status:
         self.clock.skip(0.004)
         return super().pre_filter(pod, reader)
 
@@ -620,7 +619,7 @@ async def test_a_bind_that_breaks_is_an_error_of_its_pod_alone() -> None:
 class BrokenEngine(Engine):
     """Has a defect that one pod brings to light."""
 
-    def pre_filter(self, pod: Pod, reader: ClusterReader) -> CycleState | Status:
+    def pre_filter(self, pod: Pod, reader: ClusterReader) -> Attempt | Status:
         if pod.metadata.name == "bad":
             raise ZeroDivisionError
         return super().pre_filter(pod, reader)

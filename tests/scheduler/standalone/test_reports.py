@@ -26,9 +26,12 @@ class Conditions:
 
     world: World
     written: list[tuple[str, str, bool]] = field(default_factory=list)
+    broken: set[str] = field(default_factory=set)
 
     async def set_unscheduled(self, pod: Pod, reason: Reason, *, is_error: bool) -> bool:
         await asyncio.sleep(0)
+        if pod.metadata.name in self.broken:
+            raise RuntimeError("a defect")
         self.written.append((pod.metadata.name, reason.message, is_error))
         condition = PodCondition(
             type="PodScheduled",
@@ -70,6 +73,16 @@ async def test_only_the_newest_report_of_a_pod_is_written() -> None:
         await settle()
 
         assert it.conditions.written == [("p", "new", False)]
+
+
+async def test_a_report_that_cannot_be_written_does_not_end_the_others() -> None:
+    async with office(pod("bad"), pod("good")) as it:
+        it.conditions.broken.add("bad")
+        for name in ("bad", "good"):
+            it.reports.failed(pod(name), because("text"), is_error=False)
+        await it.clock.advance(1.0)
+
+        assert it.conditions.written == [("good", "text", False)]
 
 
 async def test_what_the_pod_says_already_is_not_told_again() -> None:

@@ -8,7 +8,7 @@ OLDER: Final[frozenset[str]] = frozenset({"\0"})  # no node has this name
 """The snapshot is older than what has been seen already."""
 
 
-class Seen:
+class SnapshotCursor:
     """The latest snapshot that was looked at."""
 
     __slots__ = ("_changes", "_revision", "_shared", "_snapshot")
