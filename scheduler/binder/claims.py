@@ -5,7 +5,8 @@ Every write starts from the claim as the API server has it, changes what is ours
 its resourceVersion lets at most one of the repetitions commit, and a conflict is settled by reading what is there.
 
 Everything ends: who gets no answer for a minute gives up, after the last request cannot commit any more.
-Source: scheduler-and-claims 1.5, 1.6; reliability 2.1, 2.2.
+Source: docs/design/write-protocol.md#w2, docs/design/claims.md#api-server-rules; docs/design/write-protocol.md#steps,
+docs/design/write-protocol.md#outcomes.
 """
 
 import logging
@@ -139,7 +140,7 @@ class ClaimWriter:
             if is_exclusive and not is_reserved and held.consumers:
                 raise BindError(
                     ReasonKind.TOO_MANY_CONSUMERS,
-                    f"claim {name} cannot be shared, and another pod uses it by now",
+                    f"claim {name} cannot be shared and is now used by another pod",
                     claim=name,
                 )
             if allocation is None:
@@ -173,7 +174,9 @@ class ClaimWriter:
             if answer.status != 409:
                 raise refusal(answer, name)
             await backoff.pause()
-        raise BindError(ReasonKind.WRITE_CONFLICT, f"claim {name} keeps changing", claim=name)
+        raise BindError(
+            ReasonKind.WRITE_CONFLICT, f"claim {name} kept changing during the bind", claim=name
+        )
 
     async def release(self, claim: ResourceClaim, pod_uid: str) -> None:
         """Take a pod's reservation back, and the allocation with it if nobody else holds the claim.
@@ -374,7 +377,7 @@ class ClaimWriter:
         if len(held.consumers) >= MAX_CONSUMERS:
             raise BindError(
                 ReasonKind.TOO_MANY_CONSUMERS,
-                f"claim {name} has as many consumers as it can have",
+                f"claim {name} already has the maximum number of consumers",
                 claim=name,
             )
         consumer = ResourceClaimConsumerReference(
@@ -436,7 +439,7 @@ class ClaimWriter:
 
 
 def refusal(answer: Rejected, claim: str) -> BindError:
-    """What a definite refusal of a claim write means for the pod."""
+    """The error for the pod when a claim write was definitely refused."""
     if answer.status == 403 or (answer.status == 422 and _BINDING_PERMISSION in answer.message):
         return BindError(
             ReasonKind.PERMISSION_DENIED,
@@ -479,7 +482,9 @@ def _check_alive(held: ClaimText, claim: ResourceClaim) -> None:
     name = claim.metadata.name
     if held.metadata.uid != claim.metadata.uid:
         raise BindError(
-            ReasonKind.CLAIM_NOT_FOUND, f"claim {name} was replaced by another one", claim=name
+            ReasonKind.CLAIM_NOT_FOUND,
+            f"claim {name} was replaced by another claim of the same name",
+            claim=name,
         )
     if held.metadata.deletion_timestamp:
         raise BindError(
@@ -499,7 +504,7 @@ def _check_as_decided(held: ClaimText, claim: ResourceClaim) -> None:
     if _allocation(held) != claim.status.allocation:
         raise BindError(
             ReasonKind.WRITE_CONFLICT,
-            f"claim {name} was allocated otherwise in the meantime",
+            f"claim {name} was allocated differently in the meantime",
             claim=name,
         )
 

@@ -2,7 +2,8 @@
 
 The epoch comes from the Lease. A Lease can be deleted, or another one used after a new installation, and its count then
 starts again; claims keep their stamps for as long as they live. So a leader first rises above every stamp it finds:
-else it would take itself for the one that has been replaced. Source: reliability H5, S13.
+else it would take itself for the one that has been replaced. Source: docs/design/leader-election.md#h5,
+docs/design/invariants.md#s13.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +24,7 @@ def stamped_epoch(annotations: Mapping[str, str] | None) -> int:
 
 
 class Epochs:
-    """The epoch that this process writes under; call it."""
+    """Callable that returns the epoch this process writes under."""
 
     def __init__(self, of_lease: Callable[[], int]) -> None:
         """Begin with what the lease says; 0 means that there is no election, and stays 0."""

@@ -5,7 +5,7 @@ its version; after that the watch knows at least as much, also when it knows tha
 
 The watch shows every write in its order, so an allocation was set at the version of the first event that has it. A list
 or an answer tells less: what is read may have been set long before.
-Source: scheduler-and-claims 1.9, reliability R9; upstream's AssumeCache.
+Source: docs/design/claims.md#memory, docs/design/cache-and-watches.md#r9; upstream's AssumeCache.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

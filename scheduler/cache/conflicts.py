@@ -8,7 +8,8 @@ others do. A claim that would still fit is not asked to, also if a later one mak
 What slices offer may shrink after it was given away. That is no conflict between claims whose pods are bound, and a
 claim that adds nothing to what those use does not give way for it. A claim that adds something does.
 
-Source: reliability 1.1 (S1 to S3), 2.1 (W3), F22, F32.
+Source: docs/design/invariants.md#safety (S1 to S3), docs/design/write-protocol.md#steps (W3),
+docs/design/failure-model.md#f22, docs/design/failure-model.md#f32.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -3,7 +3,9 @@
 A complete pool is its newest generation. While a driver publishes one slice by slice, what the newest slices do not say
 yet is taken from older ones: a limit is better known late than not at all.
 
-Source: KEP-4815 (counters), KEP-5075 (capacity), KEP-5963 (compatibility groups); dra-allocator 2.3, 3.9, 3.11, 3.12.
+Source: KEP-4815 (counters), KEP-5075 (capacity), KEP-5963 (compatibility groups);
+docs/design/allocator.md#generation-and-completeness, docs/design/allocator.md#consumable-capacity,
+docs/design/allocator.md#counters.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

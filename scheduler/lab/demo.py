@@ -139,7 +139,7 @@ class Demo:
         )
 
     def _reasons(self, pod: Pod) -> dict[str, Reason]:
-        """Ask again on each node, this time for every device's own story."""
+        """Search again on each node, with the reason for each device."""
         environment = self.core.engine.environment
         state = cycle.pre_filter(pod, self.core.cache, environment)
         if isinstance(state, Status):

@@ -1,4 +1,7 @@
-"""Waits until the cache has seen a write (read your writes: reliability R9, and W3 of a bind)."""
+"""Waits until the cache has seen a write.
+
+Read your writes: docs/design/cache-and-watches.md#r9, and docs/design/write-protocol.md#w3 of a bind.
+"""
 
 import asyncio
 import heapq

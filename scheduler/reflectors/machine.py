@@ -1,8 +1,9 @@
 """What a reflector does next: list, watch or wait. A state machine without I/O, fed with what came of the last step.
 
-Rules (reliability R1-R6): the first list is a quorum read, never from an old snapshot. A watch starts at the list's
-version and is resumed from the last version seen, as long as the server still has it. When it does not (410): a list
-not older than that, and if that fails too, a quorum list. A list older than what has been seen is refused.
+Rules (docs/design/cache-and-watches.md#r1 to R6): the first list is a quorum read, never from an old snapshot. A watch
+starts at the list's version and is resumed from the last version seen, as long as the server still has it. When it does
+not (410): a list not older than that, and if that fails too, a quorum list. A list older than what has been seen is
+refused.
 
 A watch may also be wrong without saying so. What is told from what, and how it heals:
 
@@ -124,7 +125,7 @@ class Complete:
 
 
 class Failure(Enum):
-    """What went wrong, as far as it decides what comes next."""
+    """The kind of failure, which decides the next step."""
 
     GONE = auto()  # 410, Expired: the version is not there any more
     TOO_LARGE = auto()  # the server is behind the version asked for
@@ -175,7 +176,7 @@ class _Older:
 
 @dataclass(slots=True)
 class Machine:
-    """One kind's reflector, without its hands.
+    """The state machine of one kind's reflector, without I/O.
 
     Attributes:
         rng: for jitter.

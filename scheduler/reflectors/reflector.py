@@ -1,7 +1,7 @@
 """Keeps one kind in the cache as the API server has it: does what the machine says, forever.
 
 An object that cannot be read stops nothing: it is kept as far as it can be (`scheduler.cache.unreadable`), counted and
-logged, and the version goes on. Source: reliability 4.1.
+logged, and the version goes on. Source: docs/design/cache-and-watches.md#reflectors.
 """
 
 import asyncio

@@ -58,7 +58,7 @@ class Reflectors:
         }
 
     async def run(self) -> None:
-        """Work until cancelled. A reflector that dies takes all down: no silent zombie (R14)."""
+        """Run until cancelled. If one reflector fails, all stop (R14)."""
         async with asyncio.TaskGroup() as group:
             for reflector in self._reflectors.values():
                 group.create_task(reflector.run(), name=f"reflector {reflector.kind}")
@@ -125,6 +125,7 @@ class Reflectors:
             if differences:
                 self._metrics.recount_difference(len(differences))
                 _log.error(
-                    "the indexes were wrong and are made anew: %s", "; ".join(differences[:5])
+                    "indexes were inconsistent and are rebuilt (this is a bug): %s",
+                    "; ".join(differences[:5]),
                 )
                 self._cache.rebuild()

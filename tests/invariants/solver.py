@@ -142,7 +142,7 @@ class _Search:
                     for capacity, amount in asked.items()
                 )
                 if admin:
-                    # It may be charged for counters and capacity, in ways of its own (dra-allocator 3.8).
+                    # It may be charged for counters and capacity, in ways of its own (docs/design/allocator.md#search).
                     if device.get("consumesCounters") or device.get("allowMultipleAllocations"):
                         raise _GiveUpError
                     result["adminAccess"] = True
@@ -173,7 +173,7 @@ class _Search:
 
 
 def _repeats(found: Iterable[Object]) -> bool:
-    """Whether a device serves twice: not for one pod, admin access or not (dra-allocator 3.8)."""
+    """Whether a device serves twice: not for one pod, admin access or not (docs/design/allocator.md#search)."""
     devices = [
         (each["driver"], each["pool"], each["device"]) for each in found if not each.get("shareID")
     ]

@@ -4,7 +4,7 @@
     python -m tests.simulation.crashes bind         those whose name has this in it
 
 A case is: which write, in which phase, extender or stand-alone, pods with one or three claims, and whether the same
-replica starts again or another one takes over. Source: reliability 3.4; the comparison is Sieve's.
+replica starts again or another one takes over. Source: docs/contributing/testing.md#levels; the comparison is Sieve's.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """A state machine that drives the simulated world: Hypothesis chooses what happens next, and shrinks what goes wrong.
 
-`DRA_SIMULATION_EXAMPLES=2000` tries more, drawn at random. Source: reliability 3.2.
+`DRA_SIMULATION_EXAMPLES=2000` tries more, drawn at random. Source: docs/contributing/testing.md#levels.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Rules for the kinds of `resource.k8s.io` that need the old object; the others are `scheduler.validation`'s.
 
-Source: pkg/registry/resource/*/strategy.go; scheduler-and-claims 1.6.
+Source: pkg/registry/resource/*/strategy.go; docs/design/claims.md#api-server-rules.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -76,7 +76,7 @@ class TemplateStrategy(DeviceStrategy):
 
 
 class _TaintingStrategy(DeviceStrategy):
-    """A kind with taints: those without a date are dated."""
+    """A kind with taints: sets `timeAdded` where it is missing."""
 
     def __init__(self, features: Features, now: Callable[[], str]) -> None:
         """Remember the gates, and how to ask for the time."""
@@ -101,7 +101,7 @@ class SliceStrategy(_TaintingStrategy):
             self.date(device.get("taints") or ())
 
     def validate_update(self, new: Json, old: Json, lookup: Lookup) -> Iterable[Cause]:
-        """A slice stays where it is, and its driver's."""
+        """A slice's node and driver are immutable."""
         yield from _check_immutable(new, old, "spec.driver", "spec.pool.name", "spec.nodeName")
 
 

@@ -497,7 +497,7 @@ class Registry:
         obj["metadata"]["managedFields"] = [*entries, entry]
 
     def _disown(self, new: Json, old: Json, except_manager: str, target: Target) -> None:
-        """Managers lose what somebody else changed."""
+        """Field managers lose ownership of fields that another client changed."""
         entries = []
         for entry in ssa.managed_entries(old):
             if _is_entry_of(entry, except_manager, target.subresource):

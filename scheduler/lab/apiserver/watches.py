@@ -107,7 +107,7 @@ class Watch:
 
     @staticmethod
     def _gone(change: Change) -> Stored:
-        """What left the selection is shown as it was, with the revision of the change that made it leave."""
+        """An object that no longer matches the selector is sent as DELETED, in its previous state with the new revision."""
         if change.new is None or change.old is None:
             return change.last
         obj = {

@@ -1,6 +1,6 @@
 """The resourceclaim controller: claims from templates, reservations of pods that are gone, deallocation.
 
-Source: pkg/controller/resourceclaim in Kubernetes 1.37; scheduler-and-claims 1.4.
+Source: pkg/controller/resourceclaim in Kubernetes 1.37; docs/design/claims.md#claim-controller.
 """
 
 import orjson
@@ -51,7 +51,7 @@ def _status(obj: Json) -> Json:
 
 
 def _is_done(pod: Json) -> bool:
-    """Whether a pod runs no more, or never will."""
+    """Whether a pod has ended or can never run."""
     return is_terminal(pod) or (is_deleting(pod) and not pod["spec"].get("nodeName"))
 
 

@@ -1,6 +1,6 @@
 """Kubelets without containers: they let a pod run when its claims are ready for it, and end it when its time is over.
 
-Source: pkg/kubelet/cm/dra of Kubernetes 1.37; scheduler-and-claims 1.11.
+Source: pkg/kubelet/cm/dra of Kubernetes 1.37; docs/design/claims.md#kubelet.
 """
 
 from collections.abc import Callable

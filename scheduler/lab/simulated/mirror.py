@@ -271,7 +271,7 @@ def _version(obj: Json) -> int:
 
 
 class Controller(ABC):
-    """Brings what is into line with what ought to be, again and again."""
+    """Reconciles the cluster with the desired state, in a loop."""
 
     resources: tuple[str, ...] = ()
 

@@ -1,4 +1,4 @@
-"""The claim controller, case by case of scheduler-and-claims 1.4."""
+"""The claim controller, case by case of docs/design/claims.md#claim-controller."""
 
 import json
 import re
