@@ -419,7 +419,7 @@ class _Taking:
         if allocatable is None or "pods" in allocatable:
             return node
         self._inventory.notes.append(
-            f"Node/{node.metadata.name}: allocatable.pods is missing; assuming {_DEFAULT_MAX_PODS} is taken"
+            f"Node/{node.metadata.name}: allocatable.pods is missing; assuming {_DEFAULT_MAX_PODS}"
         )
         status = msgspec.structs.replace(
             node.status, allocatable={**allocatable, "pods": Quantity.parse(_DEFAULT_MAX_PODS)}
