@@ -198,8 +198,8 @@ def refused(kind: Kind, obj: Any) -> Any:
 def test_of_a_claim_remain_who_it_is_and_all_results_that_can_be_read():
     status = {"allocation": {"devices": {"results": RESULTS}}, "reservedFor": [{"uid": "u"}, 3]}
     record = refused(CLAIM, claim(status=status))
+    assert type(record.claim) is UnreadableClaim
     left: Any = record.claim
-    assert type(left) is UnreadableClaim
     assert left.metadata == meta_of(decoded_claim(orjson.dumps(claim())))
     assert [each.device for each in left.status.allocation.devices.results] == ["x", "", "y"]
     assert [each.uid for each in left.status.reserved_for] == ["u"]
