@@ -46,7 +46,7 @@ SILENCE_SECONDS: Final = 90.0
 FRUITLESS_WATCHES: Final = 3
 MOST_FRUITLESS_WATCHES: Final = 24
 RESTORED_LISTS: Final = 5
-RESTORED_SECONDS: Final = 60.0
+RESTORED_SECONDS: Final = 120.0  # twice as long as a replica may lag behind (F9)
 WATCH_SECONDS: Final = (300, 600)
 
 
