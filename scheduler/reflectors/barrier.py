@@ -40,7 +40,7 @@ class ClaimBarrier:
         self._observe = observe
         self._waiting: list[tuple[int, int, asyncio.Future[bool]]] = []
         self._sequence = 0
-        self._reached = 0
+        self._reached = cache.resource_version(_KIND)
         cache.subscribe_progress(self._progressed)
 
     async def reached(self, resource_version: int, timeout_seconds: float) -> bool:

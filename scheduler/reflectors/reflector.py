@@ -379,11 +379,12 @@ class Reflector:
             if event.object is None:  # not even whom it is about
                 type_ = EventType.BOOKMARK
         self._cache.apply(WatchEvent(self.kind, type_, event.object, version))
-        self._machine.heard(version, is_event=EventType(event.type) is not EventType.BOOKMARK)
+        is_event = event.type != EventType.BOOKMARK
         self._metrics.watch_event(self.kind)
-        self._heard()
-        self._trouble = ""
-        self._no_event_at = None
+        if self._machine.heard(version, is_event=is_event, now=self._clock.monotonic()):
+            self._heard()
+            self._trouble = ""
+            self._no_event_at = None
         if event.refused is not None and event.object is None:
             self._failed(Failure.UNREADABLE, event.refused)
             return False

@@ -38,3 +38,14 @@ async def test_reads_and_watches_are_passed_on_untold():
         assert [line async for line in lines] == [b"1"]
     await client.aclose()
     assert not told
+
+
+async def test_metadata_is_listed_by_a_client_that_can_and_else_whole_objects():
+    class Lists(FakeApiClient):
+        async def get_metadata(self, path, query=None):
+            return b"metadata"
+
+    plain = FakeApiClient()
+    plain.script("GET", "/x", b"whole")
+    assert await CountedClient(plain, print).get_metadata("/x") == b"whole"
+    assert await CountedClient(Lists(), print).get_metadata("/x") == b"metadata"

@@ -416,7 +416,7 @@ def test_an_idle_claim_on_the_wrong_node_is_given_back():
     ]
     answer = run(*objects)
     assert answer.placed == {"p": "b"}
-    assert any("idle allocation" in note for note in answer.tree["notes"])
+    assert any("unused allocation" in note for note in answer.tree["notes"])
 
 
 def test_pods_with_a_node_run_there_and_are_not_listed():
