@@ -2,8 +2,8 @@
 
 `python -m e2e.chaos --rounds 4 --seed 1`. A round is 50 pods in ten seconds, two to four faults in the first fourteen,
 and at its end: every pod that stays is bound (L1), the whole history breaks no invariant (S1-S15), the caches are as the
-API server is (L5), and when the pods are gone nothing is left allocated (L4). A failed run keeps history, logs, and what
-the proxies did in its folder; the seed draws the same faults again.
+API server is (L5), and when the pods are gone nothing is left allocated (L4). History, logs, and what the
+proxies did stay in the folder that is printed; the seed draws the same faults again (`--first 7 --rounds 1 --modes safe` plays that round alone).
 """
 
 from __future__ import annotations
@@ -146,12 +146,9 @@ async def run_lane(
                 result = await play_round(stage, judge, number, seed, only)
                 tell(result)
                 results.append(result)
-        if any(result.problems for result in results):
-            stage.history.store(folder / "history.jsonl", judge.terms)
-            schedule = [dataclasses.asdict(result) for result in results]
-            (folder / "schedule.json").write_bytes(
-                orjson.dumps(schedule, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
-            )
+        stage.history.store(folder / "history.jsonl", judge.terms)
+        schedule = [{**dataclasses.asdict(r), "happened": dict(r.happened)} for r in results]
+        (folder / "schedule.json").write_bytes(orjson.dumps(schedule, option=orjson.OPT_INDENT_2))
         print(f"{mode}: ended and started again, by exit code: {dict(stage.ends)}", flush=True)
     return results
 
@@ -168,12 +165,12 @@ def tell(result: Result) -> None:
 
 
 async def run(
-    rounds: int, seed: int, folder: Path, modes: tuple[Name, ...], at_once: int, only: str
+    rounds: range, seed: int, folder: Path, modes: tuple[Name, ...], at_once: int, only: str
 ) -> list[Result]:
     """Deals rounds over the modes; lanes run a few at a time."""
     gate = asyncio.Semaphore(at_once)
     dealt: dict[Name, list[int]] = {mode: [] for mode in modes}
-    for number in range(1, rounds + 1):
+    for number in rounds:
         dealt[modes[(number - 1) % len(modes)]].append(number)
 
     async def lane(mode: Name) -> list[Result]:
@@ -188,6 +185,7 @@ def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--first", type=int, default=1, help="number of the first round")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--modes", default=",".join(NAMES))
     parser.add_argument("--at-once", type=int, default=2, help="lanes at the same time")
@@ -196,11 +194,10 @@ def main() -> int:
     options = parser.parse_args()
     folder = options.folder or Path(tempfile.mkdtemp(prefix="dra-chaos-"))
     modes = tuple(name for name in NAMES if name in options.modes.split(","))
+    rounds = range(options.first, options.first + options.rounds)
     print(f"chaos: {options.rounds} rounds, seed {options.seed}, artifacts in {folder}")
     print(f"load {os.getloadavg()[0]:.1f}", flush=True)
-    results = asyncio.run(
-        run(options.rounds, options.seed, folder, modes, options.at_once, options.only)
-    )
+    results = asyncio.run(run(rounds, options.seed, folder, modes, options.at_once, options.only))
     happened: Counter[str] = Counter()
     for result in results:
         happened.update(result.happened)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import ssl
 import subprocess
 import sys
@@ -96,7 +97,9 @@ class Service:
             *flags,
         ]
         name = name or f"dra-scheduler-{command}"
-        self.process = Process(name, argv, folder / f"{name}.log", env)
+        # The code that the tests were started with, also where another copy is installed.
+        path = {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
+        self.process = Process(name, argv, folder / f"{name}.log", {**path, **(env or {})})
 
     @property
     def url(self) -> str:

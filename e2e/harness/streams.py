@@ -128,6 +128,8 @@ class Stream:
         while True:
             line = await self._queue.get()
             await self._open.wait()
+            if self._request.transport is None or self._request.transport.is_closing():
+                return
             if line is None:
                 await self._response.write_eof()
                 return

@@ -200,6 +200,9 @@ class _Question:
 
     def conflicts(self, own: Sequence[Use]) -> Iterator[Conflict]:
         """What some uses of the claim exceed: one conflict at most of each shared device, of counters, of groups."""
+        if not self.limits.is_known:
+            yield from self._unknown(own)
+            return
         shared = dict.fromkeys(use.device for use in own if use.share_id is not None)
         for device in shared:
             yield from self._capacity(device)
@@ -212,6 +215,15 @@ class _Question:
             yield from self._counters(takers)
             if self.limits.groups:
                 yield from self._groups(takers)
+
+    def _unknown(self, own: Sequence[Use]) -> Iterator[Conflict]:
+        """Nothing new comes from a pool of which a slice cannot be read: a guess would let two writers both stay."""
+        part = _Part("", {}, _Side.OURS, (self.uid,))
+        if own and not self.is_excused([part]):
+            problem = f"a slice of pool {self.pool_id} cannot be read: it is not known what is left"
+            yield Conflict(
+                self._id(own[0].device), self.uid, "", other_is_earlier=True, problem=problem
+            )
 
     def _capacity(self, name: str) -> Iterator[Conflict]:
         device, consumed = self.limits.device(name), self.pool.consumed(name)

@@ -39,9 +39,9 @@ def demo(
 
 
 async def _run(*, serve: bool) -> int:
-    from scheduler.apiserver.app import kubeconfig
-    from scheduler.apiserver.app import serve as serve_api
-    from scheduler.bootstrap.demo import Demo
+    from scheduler.lab.apiserver.app import kubeconfig
+    from scheduler.lab.apiserver.app import serve as serve_api
+    from scheduler.lab.demo import Demo
 
     out = console()
     cluster = Demo()

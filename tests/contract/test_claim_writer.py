@@ -23,9 +23,6 @@ from allocator.model.meta import ObjectMeta
 from allocator.model.nodes import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from allocator.outcome import ReasonKind
 from scheduler.api.decode import decode
-from scheduler.apiserver.messages import CLAIM
-from scheduler.apiserver.opaque import Opaque
-from scheduler.apiserver.protobuf import decode as decode_protobuf
 from scheduler.binder import BindError, ClaimWriter
 from scheduler.binder.claim_text import ClaimText
 from scheduler.binder.claims import FENCE_ANNOTATION
@@ -41,6 +38,9 @@ from scheduler.client import (
     WriteOutcome,
 )
 from scheduler.clock import SystemClock
+from scheduler.lab.apiserver.messages import CLAIM
+from scheduler.lab.apiserver.opaque import Opaque
+from scheduler.lab.apiserver.protobuf import decode as decode_protobuf
 from scheduler.model import EPOCH_ANNOTATION, FINALIZER, ClaimRecord, Kind, Pod
 from tests.builders import quantity, toleration
 from tests.contract.api import Api, Json, claim, request

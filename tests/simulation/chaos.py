@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from scheduler.apiserver.requests import Request
-from scheduler.apiserver.server import Response
 from scheduler.client import MERGE_PATCH, PROTOBUF
+from scheduler.lab.apiserver.requests import Request
+from scheduler.lab.apiserver.server import Response
 from scheduler.model import FINALIZER
 from tests.simulation.faults import Faults, Verdict
 from tests.simulation.network import Answer, WatchConnection, Wire

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from scheduler.apiserver.requests import Request
 from scheduler.framework.environment import Mode
+from scheduler.lab.apiserver.requests import Request
 from tests.invariants import Finding
 from tests.invariants.objects import claim_names, results
 from tests.simulation.chaos import PHASES, ReplicaFaults, write_name

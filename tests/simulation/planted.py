@@ -22,8 +22,6 @@ import msgspec
 
 from allocator import pools
 from allocator.model.claims import ResourceClaim
-from scheduler.apiserver import opaque
-from scheduler.apiserver.requests import Request
 from scheduler.binder import Binder, ClaimWriter, PodWriter
 from scheduler.binder.edits import Deallocation
 from scheduler.binder.outcome import BindError
@@ -36,6 +34,8 @@ from scheduler.engine.engine import Engine
 from scheduler.extender.service import ExtenderService, FilterAnswer
 from scheduler.extender.wakeup import WakeUp
 from scheduler.framework.environment import Mode
+from scheduler.lab.apiserver import opaque
+from scheduler.lab.apiserver.requests import Request
 from scheduler.leader import LeaderElector
 from scheduler.model import EPOCH_ANNOTATION, FINALIZER, ClaimRecord, Kind
 from scheduler.reflectors.reflector import Reflector

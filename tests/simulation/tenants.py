@@ -3,8 +3,8 @@
 import random
 from typing import TYPE_CHECKING, Any, Final
 
-from scheduler.apiserver.opaque import Opaque
 from scheduler.client import MERGE_PATCH
+from scheduler.lab.apiserver.opaque import Opaque
 from tests.opaque import TEXTS
 
 if TYPE_CHECKING:

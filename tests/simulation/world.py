@@ -17,18 +17,18 @@ from unittest.mock import patch
 import msgspec
 import orjson
 
-from scheduler.apiserver import opaque
-from scheduler.apiserver.requests import Request
-from scheduler.apiserver.server import ApiServer, Response
-from scheduler.apiserver.store import Change as StoreChange
-from scheduler.apiserver.watches import Watch
 from scheduler.client import JSON
 from scheduler.config import BindSettings, ExtenderSettings, LeaderElectionSettings, Settings
 from scheduler.framework.environment import Mode
-from scheduler.simulated import claim_controller, mirror
-from scheduler.simulated.claim_controller import ClaimController
-from scheduler.simulated.garbage import GarbageCollector
-from scheduler.simulated.kubelets import Kubelets
+from scheduler.lab.apiserver import opaque
+from scheduler.lab.apiserver.requests import Request
+from scheduler.lab.apiserver.server import ApiServer, Response
+from scheduler.lab.apiserver.store import Change as StoreChange
+from scheduler.lab.apiserver.watches import Watch
+from scheduler.lab.simulated import claim_controller, mirror
+from scheduler.lab.simulated.claim_controller import ClaimController
+from scheduler.lab.simulated.garbage import GarbageCollector
+from scheduler.lab.simulated.kubelets import Kubelets
 from tests.invariants import Change, Entry, Finding, Judge, Mark, Restored, Sent, Terms
 from tests.invariants.objects import claim_names
 from tests.simulation.chaos import Chaos, ReplicaFaults, write_name
