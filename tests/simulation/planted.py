@@ -133,15 +133,18 @@ def _(stack: ExitStack) -> None:
     _on_write(stack, change)
 
 
-@planted("spec-changed", "claims are written back with other configuration bytes", "S12 L1 L7")
+@planted(
+    "spec-changed",
+    "claims are written back in other bytes, and what is refused for that is tried again as it is",
+    "S12 L1 L7",
+    faults=("odd objects",),
+)
 def _(stack: ExitStack) -> None:
-    def change(name: str, _method: str, document: Any) -> Any:
-        if name in ("finalizer", "allocate", "release"):
-            for entry in document["spec"].get("devices", {}).get("config") or ():
-                entry["opaque"]["parameters"] = {"rewritten": True}
-        return document
+    from scheduler.binder import claims, requests
 
-    _on_write(stack, change)
+    for module in (claims, requests):
+        _replace(stack, module, "may_be_refused", lambda *_: False)
+    _replace(stack, requests, "may_rewrite", lambda *_: False)
 
 
 @planted(

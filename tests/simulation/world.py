@@ -111,6 +111,7 @@ class World:
         self.is_over = False
         self.is_healed = False
         self.steady_from = float("inf")
+        self.quiet_since = 0.0
         self.slack = 15.0
         self.scheduler_name = OURS
         self.judge = Judge(self._terms())
@@ -230,6 +231,8 @@ class World:
         kind = RECORDED.get(collection)
         if kind is None:
             return
+        if kind != "Lease":
+            self.quiet_since = self.loop.time()
         type_ = "DELETED" if change.new is None else "ADDED" if change.old is None else "MODIFIED"
         author = self.net.author.identity if self.net.author is not None else ""
         # Stored objects are never changed afterwards, so they need not be copied.
@@ -390,6 +393,11 @@ class World:
         while self.loop.time() < end:
             self.drivers.attach()
             await asyncio.sleep(1.0)
+        # Caches are compared with the server when nothing is on its way to them.
+        for _ in range(100):
+            if self.loop.time() - self.quiet_since > 2.0:
+                break
+            await asyncio.sleep(0.3)
         self.mark("end", **self._facts())
 
     def _facts(self) -> Object:
