@@ -136,16 +136,18 @@ async def run_lane(
 ) -> list[Result]:
     """Rounds of one mode in a row, on one control plane."""
     results = []
-    async with Stage.running(mode, folder=folder, lease=SHORT, http_timeout=HTTP_TIMEOUT) as stage:
+    async with (
+        Stage.running(mode, folder=folder, lease=SHORT, http_timeout=HTTP_TIMEOUT) as stage,
+        stage.supervised(),
+    ):
         await stage.add_replica()
         if mode != "safe":
             await stage.add_replica()
         judge = Judge(stage.terms())
-        async with stage.supervised():
-            for number in rounds:
-                result = await play_round(stage, judge, number, seed, only)
-                tell(result)
-                results.append(result)
+        for number in rounds:
+            result = await play_round(stage, judge, number, seed, only)
+            tell(result)
+            results.append(result)
         stage.history.store(folder / "history.jsonl", judge.terms)
         schedule = [{**dataclasses.asdict(r), "happened": dict(r.happened)} for r in results]
         (folder / "schedule.json").write_bytes(orjson.dumps(schedule, option=orjson.OPT_INDENT_2))

@@ -522,8 +522,7 @@ async def run_lane(
             result = await lane.run(point)
             tell(result)
             results.append(result)
-        if any(result.problems for result in results):
-            stage.history.store(folder / "history.jsonl", lane.judge.terms)
+        stage.history.store(folder / "history.jsonl", lane.judge.terms)
     return results
 
 

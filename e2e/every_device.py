@@ -36,8 +36,7 @@ async def run_mode(mode: Name, repeats: int, folder: Path) -> list[str]:
             name = f"every-device-{number}"
             async with Cluster.prepared(stage.api, name, stage.scheduler_name) as cluster:
                 problems += await _fill(stage, cluster, judge, mode)
-        if problems:
-            stage.history.store(folder / "history.jsonl", judge.terms)
+        stage.history.store(folder / "history.jsonl", judge.terms)
     return problems
 
 

@@ -90,6 +90,8 @@ async def run_mode(mode: Name, minutes: float, seed: int, folder: Path) -> list[
         judge = Judge(stage.terms())
         requests = Requests(replica)
         samples: list[Sample] = []
+        # Once, for what is opened when it is first needed.
+        problems += await _wave(stage, judge, 0, seed)
         problems += await _quiet(mode, requests, 0, "before")
         rest = sample(replica, loop.time())
         async with Cluster.prepared(stage.api, "waiting", stage.scheduler_name) as waiting:
@@ -112,6 +114,8 @@ async def run_mode(mode: Name, minutes: float, seed: int, folder: Path) -> list[
             f" {rest.threads} → {after.threads}",
             flush=True,
         )
+        series = [f"{each.resident / 1024:.1f}" for each in samples]
+        print(f"{mode}: resident MiB after each wave: {' '.join(series)}", flush=True)
         if grown > MOST_GROWTH_IN_TEN_MINUTES:
             problems.append(f"L8: memory grows by {grown:.1%} in ten minutes")
         if after.files > rest.files + MOST_FILES:

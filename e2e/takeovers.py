@@ -41,8 +41,7 @@ async def run_mode(mode: Name, times: int, seed: int, folder: Path) -> list[str]
             for problem in found:
                 print(f"       {problem}", flush=True)
             problems += found
-        if problems:
-            stage.history.store(folder / "history.jsonl", judge.terms)
+        stage.history.store(folder / "history.jsonl", judge.terms)
     return problems
 
 

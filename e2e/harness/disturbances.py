@@ -22,6 +22,7 @@ from e2e.harness.proxy import Call, Fault, FaultProxy
 from e2e.harness.stage import Name, Stage
 
 EVER = 10**9
+ROLES_SECONDS = 3.0
 WRITES = "POST|PUT|PATCH"
 WORK = r"/api.*(pods|resourceclaims|events)(/.*)?"
 CLAIM = r"/apis/resource\.k8s\.io/.*/resourceclaims/[^/]+(/status)?"
@@ -232,8 +233,16 @@ async def _server_restarts(scene: Scene) -> None:
     """The API server is killed and comes back."""
     await asyncio.sleep(scene.rng.uniform(0.5, 3.0))
     scene.counts["API server restarted"] += 1
-    await asyncio.shield(asyncio.ensure_future(scene.stage.plane.restart_apiserver()))
+    await asyncio.shield(asyncio.ensure_future(_restart_server(scene.stage)))
     await asyncio.Event().wait()
+
+
+async def _restart_server(stage: Stage) -> None:
+    # It answers before it has read the roles, and forbids everything until then.
+    stage.history.excuse = "the API server starts"
+    await stage.plane.restart_apiserver()
+    await asyncio.sleep(ROLES_SECONDS)
+    stage.history.excuse = ""
 
 
 async def _compaction(scene: Scene) -> None:

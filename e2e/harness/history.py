@@ -62,6 +62,7 @@ class History:
         self._last: dict[str, dict[str, dict[str, Any]]] = {kind.kind: {} for kind in KINDS}
         self._moved = asyncio.Event()
         self.bound_by = "dra-scheduler"
+        self.excuse = ""  # for refusals that no proxy made: they count as injected
 
     def listen(self, proxy: FaultProxy, author: str) -> None:
         """Takes what a replica asks for from its proxy."""
@@ -182,6 +183,8 @@ class History:
 
     def _sent(self, call: Call, reply: Reply, fault: str, author: str) -> None:
         reason, message = "", ""
+        if reply.status == 403:
+            fault = fault or self.excuse
         body: Any = None
         if call.method in WRITES or reply.status >= 400:
             with contextlib.suppress(orjson.JSONDecodeError):
