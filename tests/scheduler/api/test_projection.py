@@ -28,6 +28,7 @@ from scheduler.framework.resources import assigned_pod_requests, host_ports, sco
 from scheduler.framework.status import Status
 from scheduler.model import Change, ClusterSnapshot, Kind, NodeObject, Pod
 from scheduler.plugins import inter_pod_affinity
+from scheduler.plugins.anti_affinity import required_terms
 from tests.scheduler.world import environment
 
 # --- pods and nodes with everything that may be in them -------------------------------------------------------------------
@@ -214,7 +215,7 @@ READERS: dict[str, Callable[[Pod], Any]] = {
         pod, pod.status.node_allocatable_resource_claim_statuses or ()
     ),
     "ports": host_ports,
-    "repelling terms": lambda pod: len(inter_pod_affinity.required_terms(pod)),
+    "repelling terms": lambda pod: len(required_terms(pod)),
     "who is repelled": lambda pod: inter_pod_affinity.repelled_from(
         WAITING, [(pod, {"zone": "a"})]
     ),
@@ -374,18 +375,27 @@ def cluster(*, is_whole: bool, pods: list[dict[str, Any]]) -> ClusterCache:
     return cache
 
 
+class Showing:
+    """A cache that shows another snapshot."""
+
+    def __init__(self, cache: ClusterCache, snapshot: ClusterSnapshot) -> None:
+        self._cache = cache
+        self._snapshot = snapshot
+
+    def snapshot(self) -> ClusterSnapshot:
+        return self._snapshot
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+
 def decided(cache: ClusterCache, waiting: Pod, snapshot: ClusterSnapshot, mode: Mode) -> Any:
     """What each node is to a pod, and how good."""
-    state = cycle.pre_filter(
-        waiting,
-        cache,
-        environment(mode),
-        repelling=lambda _: inter_pod_affinity.repelling_pods(snapshot),
-    )
+    reader: Any = Showing(cache, snapshot)
+    state = cycle.pre_filter(waiting, reader, environment(mode))
     if isinstance(state, Status):
         return state.message
     assert isinstance(state, CycleState)
-    state = replace(state, snapshot=snapshot)
     result = cycle.filter_nodes(state)
     texts = {name: verdict.status.message for name, verdict in result.verdicts.items()}
     return texts, cycle.score_nodes(state, result.fitting)

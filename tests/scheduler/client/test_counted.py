@@ -40,12 +40,11 @@ async def test_reads_and_watches_are_passed_on_untold():
     assert not told
 
 
-async def test_metadata_is_listed_by_a_client_that_can_and_else_whole_objects():
+async def test_the_format_that_is_asked_for_is_passed_on():
     class Lists(FakeApiClient):
-        async def get_metadata(self, path, query=None):
-            return b"metadata"
+        async def get(self, path, query=None, *, accept=JSON):
+            return accept.encode()
 
-    plain = FakeApiClient()
-    plain.script("GET", "/x", b"whole")
-    assert await CountedClient(plain, print).get_metadata("/x") == b"whole"
-    assert await CountedClient(Lists(), print).get_metadata("/x") == b"metadata"
+    client = CountedClient(Lists(), print)
+    assert await client.get("/x", accept=METADATA) == METADATA.encode()
+    assert await client.get("/x") == JSON.encode()

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from scheduler.client import (
     MERGE_PATCH,
+    METADATA,
     PROTOBUF,
     ApiError,
     Committed,
@@ -424,7 +425,7 @@ async def test_the_words_of_a_refusal_are_found_beside_such_text(client, server)
 
 
 async def test_metadata_alone_is_asked_for_in_the_accept_header(client, server):
-    assert await client.get_metadata("/api/v1/pods", {"limit": "5"}) == b'{"kind": "Pod"}'
+    assert await client.get("/api/v1/pods", {"limit": "5"}, accept=METADATA) == b'{"kind": "Pod"}'
     request, _ = server.requests[0]
     assert "as=PartialObjectMetadataList" in request.headers["Accept"]
     assert request.headers["Accept"].endswith("application/json")
