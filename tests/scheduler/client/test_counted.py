@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.client import MERGE_PATCH, Committed, Rejected, Unknown
+from scheduler.client import JSON, MERGE_PATCH, METADATA, Committed, Rejected, Unknown
 from scheduler.client.counted import CountedClient
 from tests.fakes import FakeApiClient
 
