@@ -266,26 +266,28 @@ async def run_mode(mode: Name, claims: int, pods: int, seed: int, folder: Path) 
             async with churning(tenant), profiled(replica, folder):
                 beside = await wait_times(innocent, 2_000, pods, creates[0])
             findings = [f"{f.rule} {f.subject}: {f.text}" for f in await innocent.findings()]
-        notes: dict[str, object] = {
-            "p99": [round(quantiles(each, n=100)[98], 3) for each in (beside, alone)],
-            "a bare create": [round(median(each), 4) for each in creates],
-            "hostile claims": len(tenant.names),
-            "kinds": len(tenant.kinds),
-            "load": round(os.getloadavg()[0], 1),
-            **({"findings": findings} if findings else {}),
-        }
-        shape = (
-            f"{claims} odd claims and {HOSTILE_PODS} pods of another tenant, churn {CHURN_A_SECOND}/s,"
-            f" {mode}: median create to bound beside it over alone"
-        )
-        return Row("hostile", shape, [median(beside)], [median(alone)], "s", "lower", REACH, notes)
+            notes: dict[str, object] = {
+                "p99": [round(quantiles(each, n=100)[98], 3) for each in (beside, alone)],
+                "a bare create": [round(median(each), 4) for each in creates],
+                "hostile claims": len(tenant.names),
+                "kinds": len(tenant.kinds),
+                "load": round(os.getloadavg()[0], 1),
+                **({"findings": findings} if findings else {}),
+            }
+            shape = (
+                f"{claims} odd claims and {HOSTILE_PODS} pods of another tenant, churn {CHURN_A_SECOND}/s,"
+                f" {mode}: median create to bound beside it over alone"
+            )
+            row = Row(
+                "hostile", shape, [median(beside)], [median(alone)], "s", "lower", REACH, notes
+            )
+            # Before the clean-up of what the tenant has left, which takes its time.
+            print(row.line(), flush=True)
+    return row
 
 
 async def run(modes: Sequence[Name], claims: int, pods: int, seed: int, folder: Path) -> bool:
-    rows = []
-    for mode in modes:
-        rows.append(await run_mode(mode, claims, pods, seed, folder / mode))
-        print(rows[-1].line(), flush=True)
+    rows = [await run_mode(mode, claims, pods, seed, folder / mode) for mode in modes]
     return all(row.is_ok for row in rows)
 
 

@@ -347,14 +347,11 @@ class Cluster:
             PODS, (p["metadata"]["name"] for p in await self.pods()), self.namespace
         )
         # Generated claims go with their pods; the controller takes care of them.
-        mine = [
-            c["metadata"]["name"]
-            for c in await self.claims()
-            if not c["metadata"].get("ownerReferences")
-        ]
-        for name in mine:
-            await self._release(name)
-        await self.api.delete_all(CLAIMS, mine, self.namespace)
+        mine = [c for c in await self.claims() if not c["metadata"].get("ownerReferences")]
+        for claim in mine:
+            if claim.get("status") or claim["metadata"].get("finalizers"):
+                await self._release(claim["metadata"]["name"])
+        await self.api.delete_all(CLAIMS, (c["metadata"]["name"] for c in mine), self.namespace)
         await eventually("no claims are left", self._no_claims, 60)
         gate = asyncio.Semaphore(32)
 
@@ -366,12 +363,12 @@ class Cluster:
             chosen = [(k, name) for k, name in self._cluster_scoped if k.plural == kind]
             await asyncio.gather(*(remove(k, name) for k, name in chosen))
         slices = await self.api.objects(SLICES)
-        mine = [s["metadata"]["name"] for s in slices if s["spec"]["driver"] == self.driver]
-        await asyncio.gather(*(remove(SLICES, name) for name in mine))
+        published = [s["metadata"]["name"] for s in slices if s["spec"]["driver"] == self.driver]
+        await asyncio.gather(*(remove(SLICES, name) for name in published))
         await remove(NAMESPACES, self.namespace)
 
     async def _no_claims(self) -> bool:
-        return not await self.claims()
+        return not await self.api.objects(CLAIMS, self.namespace, "?limit=1")
 
     async def _release(self, name: str) -> None:
         """Empties a claim's status and finalizers, so that nothing keeps it alive."""

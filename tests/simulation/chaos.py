@@ -251,6 +251,12 @@ class ReplicaFaults(Faults):
             return ()
         return self._disturbed(connection, line, list(recent))
 
+    def end_skipping(self) -> None:
+        """What was left out is told by a 410, however late: a server loses no event for good."""
+        for connection in tuple(self._skipping):
+            connection.send_error(410, "Expired")
+        self._skipping.clear()
+
     def _disturbed(
         self, connection: WatchConnection, line: bytes, known: list[bytes]
     ) -> Iterable[bytes]:
@@ -595,6 +601,8 @@ class Chaos:
             for wire in (replica.wire, replica.lease_wire):
                 wire.cut(up=False, down=False)
                 wire.lags.clear()
+                if isinstance(wire.faults, ReplicaFaults):
+                    wire.faults.end_skipping()
         for node in list(world.objects("/nodes")):
             if node["spec"].get("unschedulable"):
                 self._cordon(node["metadata"]["name"], on=False)
