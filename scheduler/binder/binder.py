@@ -435,7 +435,9 @@ class Binder:
         try:
             if not await self._is_bound(chain.pod):
                 for claim in reversed(touched):
-                    await self._claims.release(claim, chain.pod.metadata.uid)
+                    await self._claims.release(
+                        claim, chain.pod.metadata.uid, lambda: self._is_bound(chain.pod)
+                    )
                 await self._clear_demand(chain)
         except LeaseLostError:
             return

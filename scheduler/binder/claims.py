@@ -11,7 +11,7 @@ docs/design/write-protocol.md#outcomes.
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -34,7 +34,7 @@ from scheduler.binder.edits import (
     Reservation,
     may_be_refused,
 )
-from scheduler.binder.epochs import stamped_epoch
+from scheduler.binder.epochs import is_later
 from scheduler.binder.outcome import BindError, LeaseLostError
 from scheduler.binder.requests import (
     MOVED,
@@ -178,11 +178,19 @@ class ClaimWriter:
             ReasonKind.WRITE_CONFLICT, f"claim {name} kept changing during the bind", claim=name
         )
 
-    async def release(self, claim: ResourceClaim, pod_uid: str) -> None:
+    async def release(
+        self, claim: ResourceClaim, pod_uid: str, is_bound: Callable[[], Awaitable[bool]]
+    ) -> None:
         """Take a pod's reservation back, and the allocation with it if nobody else holds the claim.
 
         Goes on until it is done, or the claim is gone or another one; or until the server has refused it for good, or
         has not answered for a minute: then the claim stays as it is, and the pod's next attempt finds it.
+
+        Args:
+            claim: which.
+            pod_uid: whose reservation.
+            is_bound: whether the pod has a node by now, asked before every try: another replica may have finished what
+                we gave up, and a pod that runs must not lose its devices.
 
         Raises:
             LeaseLostError: this process may not write any more.
@@ -206,15 +214,18 @@ class ClaimWriter:
             if not held.is_reserved_for(pod_uid):
                 self._tell(held.raw)
                 return
+            if await is_bound():
+                return
             is_last = all(consumer.uid == pod_uid for consumer in held.consumers)
-            answer = await self.put(held, Deallocation() if is_last else Release({pod_uid}))
+            edit = Deallocation() if is_last else Release({pod_uid})
+            answer = await self.put(held, edit, is_patient=False)
             if isinstance(answer, Committed):
                 self._tell(answer.body)
                 return
             if answer.status == 404:
                 return
             problem = f"HTTP {answer.status} {answer.reason}: {answer.message}"
-            refusals += answer.status != 409
+            refusals += not (answer.status == 409 or is_retryable(answer))
             await backoff.pause(answer)
         _log.error(
             "claim %s cannot be released and stays reserved, its devices stay taken: %s",
@@ -250,8 +261,16 @@ class ClaimWriter:
                 self._tell(found.raw)
         return False
 
-    async def put(self, claim: ClaimText, edit: Edit) -> Committed | Rejected:
+    async def put(
+        self, claim: ClaimText, edit: Edit, *, is_patient: bool = True
+    ) -> Committed | Rejected:
         """Write a claim, repeating the very same request until its outcome is definite, or cannot be found out.
+
+        Args:
+            claim: as it was read.
+            edit: what changes.
+            is_patient: whether a server that is busy or away is asked again; false: that is the answer, if nothing that
+                was sent is open.
 
         Returns:
             The last answer. After a refusal nothing that was sent has committed, or can; after a conflict something
@@ -264,14 +283,17 @@ class ClaimWriter:
         name = claim.metadata.name
         try:
             request = await request_for(self.client, claim, edit)
-            answer = await self._send(claim, request)
+            answer = await self._send(claim, request, is_patient=is_patient)
             if is_invalid(answer) and may_be_refused(edit, claim):
-                answer = await self._send(claim, await exact_request(self.client, claim, edit))
+                exact = await exact_request(self.client, claim, edit)
+                answer = await self._send(claim, exact, is_patient=is_patient)
         except (ApiError, UnavailableError) as problem:
             raise _unreadable(name, problem) from problem
         return answer
 
-    async def _send(self, claim: ClaimText, request: Request | None) -> Committed | Rejected:
+    async def _send(
+        self, claim: ClaimText, request: Request | None, *, is_patient: bool
+    ) -> Committed | Rejected:
         """As `put`, for one request; None: the claim has changed."""
         if request is None:
             return MOVED
@@ -289,6 +311,8 @@ class ClaimWriter:
                 open_until = self.clock.monotonic() + OPEN_SECONDS
             elif not is_retryable(answer):
                 return await self._fence(claim, answer, open_until)
+            elif not is_patient and open_until == _NEVER:
+                return answer
             if backoff.is_over:
                 if isinstance(answer, Rejected) and open_until == _NEVER:
                     return answer
@@ -368,9 +392,17 @@ class ClaimWriter:
         raise refusal(answer, name)
 
     def _check_epoch(self, held: ClaimText) -> None:
-        """A claim that a later leader has stamped is not ours to write, whatever our lease says (H5)."""
-        if stamped_epoch(held.metadata.annotations) > self.epoch() > 0:
-            raise LeaseLostError
+        """A claim that a later leader has stamped is not ours to write, whatever our lease says (H5).
+
+        Whether there is such a leader the lease tells, not this annotation, which is anybody's to write.
+        """
+        name = held.metadata.name
+        if is_later(held.metadata.annotations, self.epoch()):
+            raise BindError(
+                ReasonKind.WRITE_CONFLICT,
+                f"claim {name} carries the stamp of a later leader (annotation {EPOCH_ANNOTATION})",
+                claim=name,
+            )
 
     def _reservation(self, held: ClaimText, pod: Pod, allocation: AllocationResult | None) -> Edit:
         name = held.metadata.name

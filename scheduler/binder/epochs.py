@@ -12,6 +12,9 @@ from typing import Final
 from scheduler.model import EPOCH_ANNOTATION
 
 MAX_EPOCH: Final = 2**31 - 1  # the count of a Lease has 32 bits; anything larger is not ours
+# Annotations are anybody's to write: a stamp further ahead than this was made up. Believing it would use up the epochs
+# there are, and nobody could be told from anybody then.
+MOST_AHEAD: Final = 1_000
 
 
 def stamped_epoch(annotations: Mapping[str, str] | None) -> int:
@@ -21,6 +24,11 @@ def stamped_epoch(annotations: Mapping[str, str] | None) -> int:
         return 0
     found = int(text)
     return found if found <= MAX_EPOCH else 0
+
+
+def is_later(annotations: Mapping[str, str] | None, epoch: int) -> bool:
+    """Whether a claim carries the stamp of a leader that came after this epoch."""
+    return 0 < epoch < stamped_epoch(annotations) <= epoch + MOST_AHEAD
 
 
 class Epochs:
@@ -38,6 +46,8 @@ class Epochs:
 
     def rise_above(self, annotations: Iterable[Mapping[str, str] | None]) -> None:
         """Rise above the stamps of all claims there are, before the first write of a leadership."""
-        highest = max(map(stamped_epoch, annotations), default=0)
-        if highest > self._of_lease():
+        of_lease = self._of_lease()
+        stamps = map(stamped_epoch, annotations)
+        highest = max((each for each in stamps if each <= of_lease + MOST_AHEAD), default=0)
+        if highest > of_lease:
             self._floor = min(highest + 1, MAX_EPOCH)

@@ -176,6 +176,10 @@ def configs(holder: Json | None) -> list[bytes]:
     return [value.raw for value in found]
 
 
+async def not_bound() -> bool:
+    return False
+
+
 async def pod(api: Api, name: str = "p") -> Pod:
     made = await api.pod(name)
     return Pod(metadata=ObjectMeta(name=name, namespace=api.namespace, uid=made.meta["uid"]))
@@ -309,7 +313,7 @@ async def test_a_claim_with_any_text_is_reserved_shared_and_released(api: Api, t
     assert claim["metadata"]["annotations"][EPOCH_ANNOTATION] == "3"
     written = await case.writer.reserve(written, q, None)
     await case.check(text, allocated=shown(text), consumers=("p", "q"))
-    await case.writer.release(written, p.metadata.uid)
+    await case.writer.release(written, p.metadata.uid, not_bound)
     await case.check(text, allocated=shown(text), consumers=("q",))
     assert not await case.writer.give_back(written, p.metadata.uid)
     assert await case.writer.give_back(written, q.metadata.uid)
@@ -428,8 +432,8 @@ async def test_every_kind_of_allocation_is_written_shared_and_taken_back(
     shared = await case.writer.reserve(written, q, None)
     assert shared.status.allocation == stored
     assert [each.name for each in shared.status.reserved_for or ()] == ["p", "q"]
-    await case.writer.release(shared, q.metadata.uid)
-    await case.writer.release(shared, p.metadata.uid)
+    await case.writer.release(shared, q.metadata.uid, not_bound)
+    await case.writer.release(shared, p.metadata.uid, not_bound)
     left = (await case.record()).claim
     assert left.status.allocation is None
     assert not left.status.reserved_for

@@ -27,7 +27,7 @@ ODD_TEXT: Final = (
     "\ufeffbom",
 )
 # Text where we stamp our own: nothing that could be an epoch later than ours.
-ODD_EPOCHS: Final = ("", "-1", "1.5", "007", "x", "9" * 30, "٣", "0", "1")
+ODD_EPOCHS: Final = ("", "-1", "1.5", "007", "x", "9" * 30, "٣", "0", "1", "3", "2147483647")
 ODD_PARAMETERS: Final = tuple(TEXTS.values())
 
 
