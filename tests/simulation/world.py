@@ -12,7 +12,6 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
-from unittest.mock import patch
 
 import msgspec
 import orjson
@@ -25,7 +24,6 @@ from scheduler.lab.apiserver.requests import Request
 from scheduler.lab.apiserver.server import ApiServer, Response
 from scheduler.lab.apiserver.store import Change as StoreChange
 from scheduler.lab.apiserver.watches import Watch
-from scheduler.lab.simulated import claim_controller, mirror
 from scheduler.lab.simulated.claim_controller import ClaimController
 from scheduler.lab.simulated.garbage import GarbageCollector
 from scheduler.lab.simulated.kubelets import Kubelets
@@ -33,7 +31,6 @@ from tests.invariants import Change, Entry, Finding, Judge, Mark, Restored, Sent
 from tests.invariants.objects import claim_names
 from tests.simulation.chaos import Chaos, ReplicaFaults, write_name
 from tests.simulation.clocks import ProcessClock
-from tests.simulation.codec import TolerantJson
 from tests.simulation.drivers import Drivers
 from tests.simulation.faults import Faults, Verdict
 from tests.simulation.kube_scheduler import KubeScheduler
@@ -534,11 +531,7 @@ def quiet_interpreter() -> Iterator[None]:
     gc.collect = lambda *_: 0
     gc.set_threshold = lambda *_: None
     try:
-        with (
-            warnings.catch_warnings(),
-            patch.object(mirror, "orjson", TolerantJson),
-            patch.object(claim_controller, "orjson", TolerantJson),
-        ):
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
             _collect()

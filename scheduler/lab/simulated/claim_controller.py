@@ -3,14 +3,13 @@
 Source: pkg/controller/resourceclaim in Kubernetes 1.37; docs/design/claims.md#claim-controller.
 """
 
-import orjson
-
 from allocator.model.claims import ResourceClaimConsumerReference
 from scheduler.binder.claim_text import ClaimText, UnreadableClaimError
 from scheduler.binder.edits import Deallocation, Edit, Release, Reservation, Unmark
 from scheduler.binder.requests import send_once
 from scheduler.client import ApiError, Committed, UnavailableError
 from scheduler.clock import rfc3339
+from scheduler.lab.simulated import tolerant_json
 from scheduler.lab.simulated.mirror import (
     CLAIMS,
     EVENTS,
@@ -263,7 +262,7 @@ class ClaimController(Controller):
             return None
         if not isinstance(outcome, Committed):
             return None
-        written: Json = orjson.loads(outcome.body)
+        written: Json = tolerant_json.loads(outcome.body)
         self.mirror.observe(CLAIMS, written)
         return written
 

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-import orjson
-
 from scheduler.client import (
     APPLY_PATCH,
     JSON,
@@ -22,6 +20,7 @@ from scheduler.client import (
     UnavailableError,
 )
 from scheduler.clock import Clock
+from scheduler.lab.simulated import tolerant_json
 
 Json = dict[str, Any]
 
@@ -105,7 +104,7 @@ class Api:
             UnavailableError: no usable answer.
         """
         try:
-            found: Json = orjson.loads(await self.client.get(path))
+            found: Json = tolerant_json.loads(await self.client.get(path))
         except ApiError as error:
             if error.status == 404:
                 return None
@@ -122,7 +121,7 @@ class Api:
         items: list[Json] = []
         query = {"limit": str(PAGE_SIZE)}
         while True:
-            page = orjson.loads(await self.client.get(path, query))
+            page = tolerant_json.loads(await self.client.get(path, query))
             items.extend(page["items"] or ())
             token = page["metadata"].get("continue")
             if not token:
@@ -149,7 +148,7 @@ class Api:
     async def delete(self, path: str, obj: Json, options: Mapping[str, Any] | None = None) -> bool:
         """DELETE exactly this object; True also when it is gone already."""
         body = {"preconditions": {"uid": uid(obj)}, **(options or {})}
-        outcome = await self.client.write("DELETE", path, orjson.dumps(body))
+        outcome = await self.client.write("DELETE", path, tolerant_json.dumps(body))
         return isinstance(outcome, Committed) or getattr(outcome, "status", 0) == 404
 
     async def _write(
@@ -160,13 +159,13 @@ class Api:
         content_type: str = JSON,
         query: Mapping[str, str] | None = None,
     ) -> Json | None:
-        body = orjson.dumps(obj)
+        body = tolerant_json.dumps(obj)
         outcome = await self.client.write(
             method, path, body, content_type=content_type, query=query
         )
         if not isinstance(outcome, Committed):
             return None
-        stored: Json = orjson.loads(outcome.body)
+        stored: Json = tolerant_json.loads(outcome.body)
         return stored
 
 
@@ -252,7 +251,7 @@ class Mirror:
         }
         async with self._api.client.watch(resource, query) as lines:
             async for line in lines:
-                event = orjson.loads(line)
+                event = tolerant_json.loads(line)
                 version = self._take(resource, event["type"], event["object"])
         return version
 
