@@ -11,6 +11,7 @@ from scheduler.cache.cluster import ClusterCache
 from scheduler.client import ApiClient
 from scheduler.clock import Clock
 from scheduler.model import Kind
+from scheduler.reflectors.comparison import Difference
 from scheduler.reflectors.reflector import NoMetrics, Reflector, ReflectorMetrics
 
 _log = logging.getLogger(__name__)
@@ -73,6 +74,10 @@ class Reflectors:
             ApiError, UnavailableError, DecodeError: the list failed; the cache is as it was.
         """
         await self._reflectors[kind].relist()
+
+    async def differences(self, kind: Kind) -> set[Difference] | None:
+        """What is different here from a fresh list of a kind, for now or for long; None: there was no list."""
+        return await self._reflectors[kind].differences()
 
     def last_heard(self, kind: Kind) -> float:
         """When the server last said anything of a kind (event, bookmark, list), on the monotonic clock."""

@@ -5,12 +5,13 @@ import itertools
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 
 from scheduler.api.metadata import Listed
 from scheduler.cache.cluster import ClusterCache
-from scheduler.client import ApiError, GoneError, UnavailableError
+from scheduler.client import JSON, METADATA, ApiError, GoneError, UnavailableError
 from scheduler.model import Kind
 from scheduler.reflectors import ClaimBarrier, Reflectors
 from scheduler.reflectors.comparison import newer, vanished
@@ -268,6 +269,23 @@ async def test_a_watch_that_is_only_behind_is_left_alone():
             scene.server.touch()
             await scene.pass_time(10)
         assert scene.metrics.lists == ["start"]
+
+
+async def test_a_comparison_asks_for_nothing_but_metadata_where_a_client_knows_formats():
+    asked = []
+
+    class Knowing(Server):
+        async def get(self, path: str, query: object = None, *, accept: str = JSON) -> bytes:
+            asked.append(accept)
+            return await super().get(path, query)
+
+    clock = FakeClock()
+    server: Any = Knowing(clock)
+    cache = ClusterCache()
+    reflectors = Reflectors(server, cache, clock, random.Random(1), kinds=(CLAIM,))
+    server.put("a")
+    assert await reflectors.differences(CLAIM) == {("uid-a", None)}
+    assert asked == [METADATA]
 
 
 def test_differences_are_what_is_newer_and_what_has_vanished():
