@@ -28,6 +28,7 @@ from allocator.cel.syntax.tree import (
     Struct,
     Variable,
 )
+from allocator.cel.syntax.walk import Steps, walk
 from allocator.cel.types import (
     Type,
     is_dyn,
@@ -59,7 +60,7 @@ def check(ast: Ast, environment: Environment = STORED) -> Type:
         CelCompileError: it does not type-check; the message lists what does not, as upstream's does.
     """
     checker = _Checker(environment)
-    checker.check(ast.root)
+    walk(ast.root, checker.visit)
     report(ast, checker.problems)
     checker.settle()
     report(ast, validate(ast.root))
@@ -104,31 +105,28 @@ class _Checker(Unification):
         if (pos, message) not in self.problems:
             self.problems.append((pos, message))
 
-    def set(self, node: Node, type_: Type) -> None:
+    def set(self, node: Node, type_: Type) -> Type:
         """Give a node its type."""
         node.type = type_
         self.seen.append(node)
+        return type_
 
-    def undeclared(self, node: Node, name: str) -> None:
+    def undeclared(self, node: Node, name: str) -> Type:
         """Report an unknown name."""
         self.report(node.pos, f"undeclared reference to '{name}' (in container '')")
-        self.set(node, types.ERROR)
+        return self.set(node, types.ERROR)
 
     # --- nodes
 
-    def check(self, node: Node) -> Type:
+    def visit(self, node: Node) -> "Type | Steps[Type]":
         """Check one node; a node that a macro uses twice is checked once."""
-        if node.type is not None:
-            return node.type
-        _CHECKS[node.__class__](self, node)
-        checked: Type | None = node.type
-        return checked or types.ERROR
+        return node.type or _CHECKS[node.__class__](self, node)
 
-    def literal(self, node: Literal) -> None:
+    def literal(self, node: Literal) -> Type:
         """A constant."""
-        self.set(node, _LITERAL_TYPES[node.value.__class__])
+        return self.set(node, _LITERAL_TYPES[node.value.__class__])
 
-    def ident(self, node: Ident) -> None:
+    def ident(self, node: Ident) -> Type:
         """A variable, `device` or a type."""
         name = node.name
         if not name.startswith("."):
@@ -136,40 +134,36 @@ class _Checker(Unification):
                 variable = scope.get(name)
                 if variable is not None:
                     node.binding = variable
-                    self.set(node, variable.type)
-                    return
+                    return self.set(node, variable.type)
         name = name.removeprefix(".")
         if name == "device":
-            self.set(node, types.DEVICE)
-            return
+            return self.set(node, types.DEVICE)
         found = named(name, self.environment)
         if found is None:
-            self.undeclared(node, node.name)
-        else:
-            type_, node.binding = found
-            self.set(node, type_)
+            return self.undeclared(node, node.name)
+        type_, node.binding = found
+        return self.set(node, type_)
 
-    def select(self, node: Select) -> None:
+    def select(self, node: Select) -> Steps[Type]:
         """A field, a presence test or a dotted name."""
         name = None if node.test else _dotted(node)
         if name is not None and not self.is_local(name):
             found = named(name, self.environment)
             if found is not None:
                 type_, node.binding = found
-                self.set(node, type_)
-                return
-        result = self.field(node, node.operand, node.field, optional=False)
-        self.set(node, types.BOOL if node.test else self.substitute(result))
+                return self.set(node, type_)
+        operand = yield node.operand
+        result = self.field(node, operand, node.field, optional=False)
+        return self.set(node, types.BOOL if node.test else self.substitute(result))
 
     def is_local(self, dotted: str) -> bool:
         """Whether the first part of a dotted name is a variable."""
         first = dotted.split(".", maxsplit=1)[0]
         return any(first in scope for scope in self.scopes)
 
-    def field(self, node: Node, operand: Node, field: str, *, optional: bool) -> Type:
-        """The type of a field of the operand."""
-        self.check(operand)
-        target, was_optional = unwrap_optional(self.substitute(operand.type or types.ERROR))
+    def field(self, node: Node, operand: Type, field: str, *, optional: bool) -> Type:
+        """The type of a field of an operand of this type."""
+        target, was_optional = unwrap_optional(self.substitute(operand))
         result = types.ERROR
         if target.kind == "map":
             result = target.params[1]
@@ -188,18 +182,17 @@ class _Checker(Unification):
             result = types.DYN
         return optional_of(result) if was_optional or optional else result
 
-    def call(self, node: Call) -> None:
+    def call(self, node: Call) -> Steps[Type]:
         """A function, method or operator."""
         if node.function == "_?._":
-            field = node.args[1]
+            operand, field = node.args
             self.set(field, types.STRING)
             field_name = field.value if isinstance(field, Literal) else ""
-            result = self.field(node, node.args[0], str(field_name), optional=True)
+            result = self.field(node, (yield operand), str(field_name), optional=True)
             node.overloads = ("select_optional_field",)
-            self.set(node, self.substitute(result))
-            return
-        for arg in node.args:
-            self.check(arg)
+            return self.set(node, self.substitute(result))
+        for arg in node.args:  # noqa: UP028  # a tuple takes no answers
+            yield arg
         if node.target is not None:
             prefix = _dotted(node.target)
             qualified = None if prefix is None else f"{prefix}.{node.function}".removeprefix(".")
@@ -207,20 +200,18 @@ class _Checker(Unification):
                 node.target = None
                 node.function = qualified
         if node.target is not None:
-            self.check(node.target)
+            yield node.target
         name = node.function.removeprefix(".")
         overloads = None if name in self.environment.without else self.functions.get(name)
         if overloads is None:
-            self.undeclared(node, node.function)
-            return
+            return self.undeclared(node, node.function)
         node.function = name
-        self.resolve(node, overloads)
+        return self.resolve(node, overloads)
 
-    def resolve(self, node: Call, overloads: tuple[Overload, ...]) -> None:
+    def resolve(self, node: Call, overloads: tuple[Overload, ...]) -> Type:
         """Find the overloads that fit and the result type they agree on."""
         if node.function in ("_&&_", "_||_"):
-            self.logic(node)
-            return
+            return self.logic(node)
         actual = [child.type or types.ERROR for child in node.children()]
         member = node.target is not None
         result: Type | None = None
@@ -238,12 +229,11 @@ class _Checker(Unification):
             elif not is_dyn(result) and found != result:
                 result = types.DYN
         if result is None:
-            self.no_overload(node, actual, member=member)
-            return
+            return self.no_overload(node, actual, member=member)
         node.overloads = tuple(matching)
-        self.set(node, result)
+        return self.set(node, result)
 
-    def logic(self, node: Call) -> None:
+    def logic(self, node: Call) -> Type:
         """`&&` and `||` of any number of terms."""
         node.overloads = ("logical_and" if node.function == "_&&_" else "logical_or",)
         bad = False
@@ -253,9 +243,9 @@ class _Checker(Unification):
                 shown = self.substitute(type_, to_dyn=True)
                 self.report(arg.pos, f"expected type 'bool' but found '{shown}'")
                 bad = True
-        self.set(node, types.ERROR if bad else types.BOOL)
+        return self.set(node, types.ERROR if bad else types.BOOL)
 
-    def no_overload(self, node: Call, actual: list[Type], *, member: bool) -> None:
+    def no_overload(self, node: Call, actual: list[Type], *, member: bool) -> Type:
         """Report arguments that no overload takes."""
         shown = [str(self.substitute(type_, to_dyn=True)) for type_ in actual]
         receiver = f"{shown[0]}." if member else ""
@@ -264,31 +254,31 @@ class _Checker(Unification):
             node.pos,
             f"found no matching overload for '{node.function}' applied to '{receiver}({args})'",
         )
-        self.set(node, types.ERROR)
+        return self.set(node, types.ERROR)
 
-    def list_literal(self, node: ListNode) -> None:
+    def list_literal(self, node: ListNode) -> Steps[Type]:
         """A list."""
         joined: Type | None = None
         for at, element in enumerate(node.elements):
-            type_ = self.check(element)
+            type_ = yield element
             if at in node.optionals:
                 type_ = self.optional_value(element, type_)
             joined = self.join(joined, type_)
-        self.set(node, list_of(self.fresh() if joined is None else joined))
+        return self.set(node, list_of(self.fresh() if joined is None else joined))
 
-    def map_literal(self, node: MapNode) -> None:
+    def map_literal(self, node: MapNode) -> Steps[Type]:
         """A map."""
         keys: Type | None = None
         values: Type | None = None
         for key, value, optional in node.entries:
-            keys = self.join(keys, self.check(key))
-            type_ = self.check(value)
+            keys = self.join(keys, (yield key))
+            type_ = yield value
             if optional:
                 type_ = self.optional_value(value, type_)
             values = self.join(values, type_)
         if keys is None or values is None:
             keys, values = self.fresh(), self.fresh()
-        self.set(node, map_of(keys, values))
+        return self.set(node, map_of(keys, values))
 
     def optional_value(self, node: Node, type_: Type) -> Type:
         """The value type of an element or entry written with `?`."""
@@ -297,23 +287,21 @@ class _Checker(Unification):
             self.report(node.pos, f"expected type 'optional_type({inner})' but found '{inner}'")
         return inner
 
-    def struct(self, node: Struct) -> None:
+    def struct(self, node: Struct) -> Steps[Type]:
         """A message literal."""
         kind = message(node.name, self.environment)
         if kind is None:
             named_otherwise = named(node.name, self.environment)
             if named_otherwise is None or named_otherwise[0].kind != "type":
-                self.undeclared(node, node.name)
-                return
+                return self.undeclared(node, node.name)
             self.report(node.pos, f"'{node.name.removeprefix('.')}' is not a message type")
             kind = Message(types.ERROR, {})
-        self.set(node, kind.type)
         for field in node.fields:
-            self.initializer(field, kind)
+            self.initializer(field, (yield field.value), kind)
+        return self.set(node, kind.type)
 
-    def initializer(self, field: Field, kind: Message) -> None:
-        """One field of a message literal."""
-        found = self.check(field.value)
+    def initializer(self, field: Field, found: Type, kind: Message) -> None:
+        """One field of a message literal, and the type that was found for its value."""
         if field.is_optional:
             found = self.optional_value(field.value, found)
         wanted = kind.fields.get(field.name)
@@ -326,12 +314,11 @@ class _Checker(Unification):
                 f"expected type of field '{field.name}' is '{wanted}' but provided type is '{shown}'",
             )
 
-    def comprehension(self, node: Comprehension) -> None:
+    def comprehension(self, node: Comprehension) -> Steps[Type]:
         """An expanded macro: two scopes, one for the accumulator and one for the loop."""
-        self.check(node.iter_range)
-        self.check(node.init)
-        range_type = self.substitute(node.iter_range.type or types.ERROR)
-        accu = Variable(node.accu, node.init.type or types.ERROR)
+        iterated = yield node.iter_range
+        accu = Variable(node.accu, (yield node.init))
+        range_type = self.substitute(iterated)
         first_type, second_type = self.iterated(node, range_type)
         first = Variable(node.iter_var, first_type)
         second = Variable(node.iter_var2, second_type) if node.iter_var2 else None
@@ -341,14 +328,14 @@ class _Checker(Unification):
         if second is not None:
             inner[second.name] = second
         self.scopes.append(inner)
-        self.check(node.cond)
+        yield node.cond
         self.expect(node.cond, types.BOOL)
-        self.check(node.step)
+        yield node.step
         self.expect(node.step, accu.type)
         self.scopes.pop()
-        self.check(node.result)
+        result = yield node.result
         self.scopes.pop()
-        self.set(node, self.substitute(node.result.type or types.ERROR))
+        return self.set(node, self.substitute(result))
 
     def iterated(self, node: Comprehension, range_type: Type) -> tuple[Type, Type]:
         """The types of the loop variables."""
@@ -390,7 +377,7 @@ def _dotted(node: Node) -> str | None:
     return ".".join(reversed(parts))
 
 
-_CHECKS: Final[dict[type[Node], Callable[[_Checker, Any], None]]] = {
+_CHECKS: Final[dict[type[Node], Callable[[_Checker, Any], Type | Steps[Type]]]] = {
     Literal: _Checker.literal,
     Ident: _Checker.ident,
     Select: _Checker.select,

@@ -5,8 +5,8 @@ device is larger than the API server admits. The bound is coarse: it never has t
 """
 
 import math
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, Final, NamedTuple
 
 from allocator.cel import types
 from allocator.cel.cost.factors import LIST, MAP
@@ -22,6 +22,7 @@ from allocator.cel.syntax.tree import (
     Select,
     Variable,
 )
+from allocator.cel.syntax.walk import Steps, walk
 from allocator.cel.types import SCALARS
 
 # Source: k8s.io/api/resource/v1 (DeviceAttributeMaxValueLength and the like), rounded up.
@@ -128,10 +129,7 @@ class Bound(NamedTuple):
 
 def cost_bound(root: Node) -> float:
     """An upper bound of the cost, infinite if there is none to be seen."""
-    try:
-        return _Bounds().of(root).cost
-    except RecursionError:
-        return _UNKNOWN
+    return walk(root, _Bounds().visit).cost
 
 
 class _Bounds:
@@ -141,26 +139,21 @@ class _Bounds:
         self.known: dict[int, Bound] = {}
         self.variables: dict[int, Size] = {}
 
-    def of(self, node: Node) -> Bound:
+    def visit(self, node: Node) -> "Bound | Steps[Bound]":
         """The bounds of a node."""
-        bound = self.known.get(id(node))
-        if bound is None:
-            bound = self.known[id(node)] = self.compute(node)
-        return bound
-
-    def compute(self, node: Node) -> Bound:
-        """The same, computed."""
         if isinstance(node, Literal):
             return Bound(0, Size(len(node.value)) if isinstance(node.value, str | bytes) else _ONE)
         if isinstance(node, Ident):
             return Bound(1, self.variable(node))
-        if isinstance(node, Select):
-            return self.select(node)
-        if isinstance(node, Call):
-            return self.call(node)
-        if isinstance(node, Comprehension):
-            return self.comprehension(node)
-        return self.aggregate(node)
+        compute = _BOUNDS.get(node.__class__)
+        if compute is None:
+            return Bound(_UNKNOWN, _ENDLESS)
+        return self.known.get(id(node)) or self.kept(node, compute(self, node))
+
+    def kept(self, node: Node, steps: Steps[Bound]) -> Steps[Bound]:
+        """The same, computed and remembered."""
+        bound = self.known[id(node)] = yield from steps
+        return bound
 
     def variable(self, node: Ident) -> Size:
         """The size of what a name stands for."""
@@ -168,22 +161,20 @@ class _Bounds:
             return self.variables.get(id(node.binding), _ENDLESS)
         return _ONE if isinstance(node.binding, Name) else Size(len(_FIELDS), _FIELDS["attributes"])
 
-    def select(self, node: Select) -> Bound:
+    def select(self, node: Select) -> Steps[Bound]:
         """A field."""
         if node.binding is not None:
             return Bound(0, _ONE)
-        operand = self.of(node.operand)
+        operand = yield node.operand
         if node.test:
             return Bound(operand.cost + 2, _ONE)
         if node.operand.type == types.DEVICE:
             return Bound(operand.cost + 2, _FIELDS[node.field])
         return Bound(operand.cost + 2, operand.size.element or _ENDLESS)
 
-    def aggregate(self, node: Node) -> Bound:
+    def aggregate(self, node: ListNode | MapNode) -> Steps[Bound]:
         """A list or map literal."""
-        if not isinstance(node, ListNode | MapNode):
-            return Bound(_UNKNOWN, _ENDLESS)
-        parts = [self.of(child) for child in node.children()]
+        parts = yield from _each(node.children())
         element = _ONE
         for part in parts:
             element = element.joined(part.size)
@@ -191,9 +182,9 @@ class _Bounds:
         count = len(parts) if isinstance(node, ListNode) else len(parts) // 2
         return Bound(cost, Size(count, element))
 
-    def call(self, node: Call) -> Bound:
+    def call(self, node: Call) -> Steps[Bound]:
         """A call: what its arguments cost, and what it costs itself."""
-        args = [self.of(child) for child in node.children()]
+        args = yield from _each(node.children())
         function = node.function
         if function in _GROWING:
             return Bound(_UNKNOWN, _ENDLESS)
@@ -219,22 +210,22 @@ class _Bounds:
         scalar = node.type is not None and node.type.kind in SCALARS and node.type != types.STRING
         return _ONE if scalar or function in _SMALL or not sizes else _ENDLESS
 
-    def comprehension(self, node: Comprehension) -> Bound:
+    def comprehension(self, node: Comprehension) -> Steps[Bound]:
         """A macro: so many rounds of its parts."""
         if node.variables is None:
             return Bound(_UNKNOWN, _ENDLESS)
         accu, first, second = node.variables
         if node.macro == "bind":
-            init = self.of(node.init)
+            init = yield node.init
             self.variables[id(accu)] = init.size
-            body = self.of(node.result)
+            body = yield node.result
             return Bound(init.cost + body.cost, body.size)
-        iterated = self.of(node.iter_range)
+        iterated = yield node.iter_range
         element = iterated.size.element or _ENDLESS
         self.variables[id(first)] = element.joined(_TEXT)
         if second is not None:
             self.variables[id(second)] = element
-        parts = [self.of(part) for part in node.parts]
+        parts = yield from _each(node.parts)
         rounds = iterated.size.length
         cost = iterated.cost + 2 + rounds * (_ROUND + sum(part.cost for part in parts))
         if node.macro == "map":
@@ -244,3 +235,19 @@ class _Bounds:
         if node.macro in ("all", "exists", "exists_one"):
             return Bound(cost, _ONE)
         return Bound(_UNKNOWN, _ENDLESS)
+
+
+def _each(nodes: Iterable[Node]) -> Generator[Node, Bound, list[Bound]]:
+    found: list[Bound] = []
+    for node in nodes:
+        found.append((yield node))  # noqa: PERF401  # a comprehension cannot yield
+    return found
+
+
+_BOUNDS: Final[dict[type[Node], Callable[[_Bounds, Any], Steps[Bound]]]] = {
+    Select: _Bounds.select,
+    Call: _Bounds.call,
+    ListNode: _Bounds.aggregate,
+    MapNode: _Bounds.aggregate,
+    Comprehension: _Bounds.comprehension,
+}

@@ -22,6 +22,7 @@ from allocator.cel.syntax.tree import (
     Select,
     Struct,
 )
+from allocator.cel.syntax.walk import Steps, walk
 from allocator.cel.types import Type
 
 
@@ -41,7 +42,7 @@ class Entry(NamedTuple):
 
 def estimate(root: Node) -> Range:
     """The least and the most that evaluating an expression can cost."""
-    return _Estimator().cost(root)
+    return walk(root, _Estimator().visit)
 
 
 class _Local(NamedTuple):
@@ -62,13 +63,20 @@ class _Estimator:
         self.entries: dict[int, Entry] = {}
         self.known: dict[int, Range] = {}
 
-    def cost(self, node: Node) -> Range:
+    def visit(self, node: Node) -> "Range | Steps[Range]":
         """The cost of a node; one that a macro uses twice costs twice and is looked at once."""
         found = self.known.get(id(node))
-        if found is None:
-            compute = _COSTS.get(node.__class__)
-            found = self.known[id(node)] = ZERO if compute is None else compute(self, node)
-        return found
+        if found is not None:
+            return found
+        if isinstance(node, Ident):
+            return self.ident(node)
+        compute = _COSTS.get(node.__class__)
+        return ZERO if compute is None else self.kept(node, compute(self, node))
+
+    def kept(self, node: Node, steps: Steps[Range]) -> Steps[Range]:
+        """The same, computed and remembered."""
+        cost = self.known[id(node)] = yield from steps
+        return cost
 
     def ident(self, node: Ident) -> Range:
         """A name."""
@@ -76,7 +84,7 @@ class _Estimator:
         self.add_path(node, local.path if local is not None else (node.name.removeprefix("."),))
         return ONE
 
-    def loop(self, node: Comprehension) -> Range:
+    def loop(self, node: Comprehension) -> Steps[Range]:
         """A macro."""
         return self.bind(node) if node.macro == "bind" else self.comprehension(node)
 
@@ -136,22 +144,22 @@ class _Estimator:
 
     # --- nodes
 
-    def select(self, node: Select) -> Range:
+    def select(self, node: Select) -> Steps[Range]:
         """A field."""
         if node.binding is not None:
             return ONE
-        operand = self.cost(node.operand)
+        operand = yield node.operand
         if node.test:
             return operand
         kind = (node.operand.type or types.DYN).kind
         self.add_path(node, self.extended(node.operand, node.field))
         return operand.plus(ONE) if kind in ("map", "struct", "param") else operand
 
-    def aggregate(self, node: ListNode | MapNode) -> Range:
+    def aggregate(self, node: ListNode | MapNode) -> Steps[Range]:
         """A list or map literal."""
         total = ZERO
         for child in node.children():
-            total = total.plus(self.cost(child))
+            total = total.plus((yield child))
         if isinstance(node, ListNode):
             self.entries[id(node)] = Entry("list", ONE, self.widest(node.elements))
             return total.plus(fixed(LIST))
@@ -160,11 +168,11 @@ class _Estimator:
         self.entries[id(node)] = Entry("map", keys, values)
         return total.plus(fixed(MAP))
 
-    def struct(self, node: Struct) -> Range:
+    def struct(self, node: Struct) -> Steps[Range]:
         """A message literal."""
         total = fixed(STRUCT)
         for child in node.children():
-            total = total.plus(self.cost(child))
+            total = total.plus((yield child))
         return total
 
     def widest(self, nodes: Sequence[Node]) -> Range:
@@ -174,9 +182,9 @@ class _Estimator:
             found = found.union(self.size_or_unknown(node))
         return found
 
-    def comprehension(self, node: Comprehension) -> Range:
+    def comprehension(self, node: Comprehension) -> Steps[Range]:
         """A loop."""
-        total = self.cost(node.iter_range).plus(self.cost(node.init))
+        total = (yield node.iter_range).plus((yield node.init))
         self.push(
             node.accu, _Local(self.path(node.init), self.size(node.init), self.entry(node.init))
         )
@@ -198,12 +206,12 @@ class _Estimator:
             self.push(node.iter_var2, value)
         else:
             self.push(node.iter_var, value if is_list else key)
-        round_ = self.cost(node.cond)
-        round_ = self.cost(node.step).plus(round_)
+        round_ = yield node.cond
+        round_ = (yield node.step).plus(round_)
         self.pop(node.iter_var)
         if node.iter_var2:
             self.pop(node.iter_var2)
-        total = total.plus(self.cost(node.result))
+        total = total.plus((yield node.result))
         self.pop(node.accu)
         rounds = self.size_or_unknown(node.iter_range)
         total = total.plus(rounds.times(round_))
@@ -216,13 +224,13 @@ class _Estimator:
                 self.entries[id(node)] = step_entry
         return total
 
-    def bind(self, node: Comprehension) -> Range:
+    def bind(self, node: Comprehension) -> Steps[Range]:
         """A variable."""
-        total = self.cost(node.iter_range).plus(self.cost(node.init))
+        total = (yield node.iter_range).plus((yield node.init))
         self.push(
             node.accu, _Local(self.path(node.init), self.size(node.init), self.entry(node.init))
         )
-        total = total.plus(self.cost(node.result))
+        total = total.plus((yield node.result))
         self.pop(node.accu)
         self.copy_sizes(node, node.result)
         return total
@@ -249,21 +257,20 @@ class _Estimator:
 
     # --- calls
 
-    def call(self, node: Call) -> Range:
+    def call(self, node: Call) -> Steps[Range]:
         """A call, over all overloads that it may turn out to be."""
         if node.function == "dyn":
-            cost = self.cost(node.args[0])
+            cost = yield node.args[0]
             self.copy_sizes(node, node.args[0])
             return cost.plus(ONE)
         arg_costs: list[Range] = []
         for arg in node.args:
-            # No comprehension: it would take a frame of its own at every level.
-            arg_costs.append(self.cost(arg))  # noqa: PERF401
+            arg_costs.append((yield arg))  # noqa: PERF401  # a comprehension cannot yield
         args = [self.operand(arg) for arg in node.args]
         target: Operand | None = None
         total = ZERO
         if node.target is not None:
-            total = self.cost(node.target)
+            total = yield node.target
             target = self.operand(node.target)
         cost = Range(MOST, 0)
         result: Range | None = None
@@ -318,8 +325,7 @@ class _Estimator:
         return CallEstimate(total, found.result)
 
 
-_COSTS: Final[dict[type[Node], Callable[[_Estimator, Any], Range]]] = {
-    Ident: _Estimator.ident,
+_COSTS: Final[dict[type[Node], Callable[[_Estimator, Any], Steps[Range]]]] = {
     Select: _Estimator.select,
     Call: _Estimator.call,
     ListNode: _Estimator.aggregate,

@@ -2,6 +2,8 @@
 
 import pytest
 
+from allocator.cel.syntax.tree import ListNode, Literal
+from allocator.cel.syntax.walk import walk
 from tests.allocator.cel.evaluation import REFUSED, ask, refusal
 
 
@@ -37,3 +39,40 @@ def test_nesting_is_limited_where_upstream_limits_it(make, deepest):
 
 def test_too_deep_is_said_so():
     assert "recursion" in refusal("(" * 300 + "true" + ")" * 300)
+
+
+@pytest.mark.parametrize(
+    ("opening", "inner", "closing", "deepest"),
+    [
+        ("dyn(-", "1", ")", 247),
+        ("[1].map(x, ", "1", ")", 247),
+        ("cel.bind(x, ", "true", ", x)", 247),
+        ("{'a': dyn(-", "1", ")}.a", 123),
+        ("google.protobuf.Int32Value{value: -", "1", "}", 247),
+        ("google.protobuf.Struct{fields: ", "{}", "}", 247),
+    ],
+)
+def test_nesting_of_several_kinds_costs_no_frames(opening, inner, closing, deepest):
+    for levels, answer in ((deepest, True), (deepest + 1, REFUSED)):
+        assert ask(f"type(dyn({opening * levels}{inner}{closing * levels})) != null_type") == answer
+
+
+def test_a_walk_asks_in_order_and_sends_what_it_was_asked_for():
+    numbers = [Literal(0, number) for number in range(3)]
+    root = ListNode(0, tuple(numbers))
+    asked = []
+
+    def visit(node):
+        if isinstance(node, Literal):
+            asked.append(node.value)
+            return [node.value]
+        return together(node)
+
+    def together(node):
+        found = []
+        for element in node.elements:
+            found += yield element
+        return found
+
+    assert walk(root, visit) == asked == [0, 1, 2]
+    assert walk(numbers[2], visit) == [2]
