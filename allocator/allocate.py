@@ -39,14 +39,14 @@ _TEXTS: Final = {
     ReasonKind.FEATURE_DISABLED: "matching devices need a feature gate that is off",
     ReasonKind.NODE_FEATURE_MISSING: "the node lacks a feature that matching devices need",
     ReasonKind.DEVICES_IN_USE: "matching devices are in use",
-    ReasonKind.CAPACITY_EXHAUSTED: "matching devices have not enough capacity left",
-    ReasonKind.COUNTERS_EXHAUSTED: "matching devices have not enough shared counters left",
-    ReasonKind.INCOMPATIBLE_GROUP: "compatibility groups keep matching devices apart",
+    ReasonKind.CAPACITY_EXHAUSTED: "matching devices do not have enough capacity left",
+    ReasonKind.COUNTERS_EXHAUSTED: "matching devices do not have enough shared counters left",
+    ReasonKind.INCOMPATIBLE_GROUP: "matching devices are in compatibility groups that exclude those in use",
     ReasonKind.DEVICE_TAINTED: "matching devices have taints that are not tolerated",
     ReasonKind.CONSTRAINT_UNSATISFIED: "no set of matching devices satisfies the claim's constraints",
     ReasonKind.TOO_MANY_DEVICES: "the claim would hold too many devices",
     ReasonKind.POOL_INCOMPLETE: "a resource pool with matching devices is being updated",
-    ReasonKind.POOL_INVALID: "not enough devices outside of invalid resource pools",
+    ReasonKind.POOL_INVALID: "not enough matching devices outside invalid resource pools",
 }
 
 
@@ -107,7 +107,7 @@ def allocate_prepared(
     reporter: Reporter = NULL_REPORTER,
     explain: bool = False,
 ) -> Outcome:
-    """Like `allocate`, for claims prepared once and asked of many nodes. The classes are those of the preparation."""
+    """Like `allocate`, for claims that were prepared once for many nodes. Classes are those seen at preparation."""
     try:
         pools = gather_pools(node, snapshot.slices, prepared.rules)
     except NodeSelectorError as error:
@@ -225,7 +225,7 @@ def allocated(
 def _shortage(
     prepared: PreparedClaims, search: Search, pools: Sequence[Pool], reporter: Reporter
 ) -> Reason:
-    """Say why nothing was found: the first request that could not be served, by the furthest its devices came."""
+    """Explain why nothing was found: the first request that could not be served, and the furthest stage its devices reached."""
     where = search.reached
     kind = STAGES[search.shortage(where)]
     if kind is ReasonKind.NO_MATCHING_DEVICE:
@@ -266,7 +266,7 @@ def _with(
 def _details(
     search: Search, where: tuple[int, int], pools: Sequence[Pool], explanation: Explanation
 ) -> tuple[DeviceReason, ...]:
-    """Tell what each device of the node failed on; broken pools are told of once, without device name."""
+    """List what each device of the node failed on; a broken pool is listed once, without a device name."""
     refused = explanation.refused.get(where, {})
     details = []
     for pool in pools:

@@ -74,7 +74,7 @@ def consumption(
 
 
 def fits(amounts: Amounts, capacities: Mapping[str, DeviceCapacity], *used: Amounts) -> bool:
-    """Say whether amounts fit beside what is used already; using a capacity up is allowed."""
+    """Whether the amounts fit into what is left; using all of it is allowed."""
     for name, amount in amounts.items():
         total = amount.nanos
         for other in used:

@@ -30,7 +30,7 @@ _ENCODER: Final = msgspec.json.Encoder(enc_hook=exactly)
 
 
 def encoded(value: object) -> bytes:
-    """API objects as bytes that are equal only if nothing tells the objects apart."""
+    """API objects as bytes; equal bytes mean that no question can distinguish the objects."""
     return _ENCODER.encode(value)
 
 
@@ -48,7 +48,7 @@ class Interned:
 
 
 class Interner:
-    """Makes equal values one object, for as long as somebody holds it."""
+    """Returns the same object for equal values, for as long as it is referenced."""
 
     __slots__ = ("_known",)
 

@@ -1,6 +1,6 @@
 """Feature gates: one flag for every optional rule, under upstream's gate name, with defaults by Kubernetes version.
 
-Source: pkg/features/kube_features.go; the table in the README is generated from `GATES`.
+Source: pkg/features/kube_features.go; the table in docs/reference/features.md is generated from `GATES`.
 """
 
 from collections.abc import Mapping
@@ -231,7 +231,7 @@ if {gate.field for gate in GATES} - {""} != _FIELDS:
 
 
 def feature_table() -> str:
-    """The version x feature table of the README, in Markdown; a test compares the two."""
+    """The version x feature table of docs/reference/features.md, in Markdown; a test compares the two."""
     lines = [
         f"| Feature | Gate | {' | '.join(VERSIONS)} |",
         f"|---|---|{'---|' * len(VERSIONS)}",

@@ -19,7 +19,7 @@ class Memo(Generic[K, V]):
         weight: weight kept now.
         hits: lookups that found something.
         misses: lookups that found nothing.
-        evictions: keys that had to go.
+        evictions: keys evicted to make room.
     """
 
     def __init__(self, limit: int) -> None:
@@ -47,14 +47,14 @@ class Memo(Generic[K, V]):
         return found[0]
 
     def put(self, key: K, value: V, weight: int = 1) -> None:
-        """Remember a value, in place of an older one of this key; others may have to go. O(evicted)."""
+        """Remember a value, in place of an older one of this key; may evict others. O(evicted)."""
         self._drop(key)
         self._entries[key] = (value, weight)
         self.weight += weight
         self._shrink()
 
     def grow(self, key: K, weight: int) -> None:
-        """Add to the weight of a key that is here; others may have to go. O(evicted)."""
+        """Add to the weight of a key that is here; may evict others. O(evicted)."""
         found = self._entries.get(key)
         if found is None:
             return

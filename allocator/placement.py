@@ -2,7 +2,7 @@
 
 All that changes lies in a few containers that only `Trail` writes, so going back is one call.
 
-Source: allocateDevice in structured/internal/*/allocator_*.go; dra-allocator 3.5 to 3.8.
+Source: allocateDevice in structured/internal/*/allocator_*.go; docs/design/allocator.md#search.
 """
 
 from bisect import bisect_right

@@ -392,14 +392,14 @@ def _duplicate_device(slices: Iterable[PreparedSlice]) -> str:
     if len(set(names)) == len(names):
         return ""
     twice = next(name for place, name in enumerate(names) if name in names[:place])
-    return f"device name {twice} is there twice"
+    return f"device name {twice} occurs twice"
 
 
 def _collect_counter_sets(slices: Iterable[PreparedSlice], into: dict[str, CounterSet]) -> str:
     for prepared in slices:
         for counter_set in prepared.slice.spec.shared_counters or ():
             if counter_set.name in into:
-                return f"counter set {counter_set.name} is there twice"
+                return f"counter set {counter_set.name} occurs twice"
             into[counter_set.name] = counter_set
     return ""
 

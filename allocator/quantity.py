@@ -224,13 +224,34 @@ def _restore(nanos: int, format_: str, exponent: int, small: bool) -> Quantity: 
     return Quantity(nanos, format_, exponent, small=small)
 
 
+_PARTS: Final = re.compile(
+    r"([+-]?)([0-9]*+)(?:(\.)([0-9]*+))?([eE][+-]?)?(0*+)(.*)", re.ASCII | re.DOTALL
+)
+
+
+def _shortened(text: str) -> str:
+    """A long text without the zeros in front and the digits behind that do not matter.
+
+    Raises:
+        QuantityError: more digits do.
+    """
+    match = _PARTS.fullmatch(text)
+    if match is None:
+        raise AssertionError("the pattern takes any text")
+    sign, whole, point, fraction, exponent, zeros, rest = match.groups(default="")
+    digits = whole.lstrip("0") or whole[:1]
+    if len(digits) > _MAX_DIGITS:
+        raise QuantityError(text, f"it has more than {_MAX_DIGITS} digits")
+    if fraction[_MAX_DIGITS:].strip("0"):
+        fraction = fraction[:_MAX_DIGITS] + "1"  # something is left over, and will be rounded up
+    return f"{sign}{digits}{point}{fraction[: _MAX_DIGITS + 1]}{exponent}{zeros[:1]}{rest}"
+
+
 def _split(text: str) -> tuple[bool, str, str, str, int, int]:
     """Split into sign, whole digits, fraction digits, format, binary exponent, decimal exponent."""
     if not text:
         raise QuantityError(text, "it is empty")
-    if len(text) > _MAX_DIGITS:
-        raise QuantityError(text, f"it is longer than {_MAX_DIGITS} characters")
-    match = _PATTERN.fullmatch(text)
+    match = _PATTERN.fullmatch(_shortened(text) if len(text) > _MAX_DIGITS else text)
     if match is None:
         raise QuantityError(text, "it does not match <sign><digits>[.<digits>]<suffix>")
     sign, digits, fraction, suffix, tail = match.groups()

@@ -1,4 +1,4 @@
-"""What the search tells whoever listens; it neither logs nor measures by itself."""
+"""What the search reports to a listener; it neither logs nor measures by itself."""
 
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -7,7 +7,7 @@ from allocator.model.devices import DeviceID
 
 
 class Reporter(Protocol):
-    """Hears the steps of a search. Calls are on the hot path: keep them short, O(1)."""
+    """Receives the steps of a search. Called on the hot path: must be O(1)."""
 
     def rejected(
         self, claim: int, request: int, device: DeviceID, stage: int, message: str
@@ -21,7 +21,7 @@ class Reporter(Protocol):
 
 
 class NullReporter:
-    """Hears nothing."""
+    """Ignores everything."""
 
     def rejected(
         self, claim: int, request: int, device: DeviceID, stage: int, message: str
@@ -54,7 +54,7 @@ class Explanation:
     def rejected(
         self, claim: int, request: int, device: DeviceID, stage: int, message: str
     ) -> None:
-        """Keep it when it is the furthest this device came."""
+        """Keep it if it is the furthest stage this device reached."""
         devices = self.refused.setdefault((claim, request), {})
         known = devices.get(device)
         if known is None:

@@ -42,7 +42,7 @@ _MOST_KNOWN: Final = 4_096  # different devices whose selector results are remem
 
 
 class FatalError(Exception):
-    """Ends the attempt; carries the outcome to the front door, which returns it."""
+    """Ends the attempt; carries the outcome up to `allocate`, which returns it."""
 
     def __init__(self, outcome: Fatal) -> None:
         super().__init__(outcome.reason.message)
@@ -357,7 +357,7 @@ class _Preparation:
         ):
             problem = (ReasonKind.FEATURE_DISABLED, "adminAccess needs feature gate DRAAdminAccess")
         elif not spec.device_class_name:
-            problem = (ReasonKind.INVALID_CLAIM, "the device class name is missing")
+            problem = (ReasonKind.INVALID_CLAIM, "deviceClassName is empty")
         elif device_class is None:
             problem = (
                 ReasonKind.DEVICE_CLASS_NOT_FOUND,
@@ -443,7 +443,7 @@ def too_many(claim: ResourceClaim, request: str) -> Reason:
     """Say that a claim cannot hold the devices its requests need."""
     return Reason(
         kind=ReasonKind.TOO_MANY_DEVICES,
-        message=f"claim {claim.key}, request {request}: exceeds the claim limit of {MAX_RESULTS} devices",
+        message=f"claim {claim.key}, request {request}: exceeds the limit of {MAX_RESULTS} devices",
         claim=claim.metadata.name,
         request=request,
     )
@@ -655,7 +655,7 @@ class Selectors:
 
 
 def _ask(check_stop: CheckStop, alternative: Alternative) -> bool:
-    """A deadline for one evaluation that never says that time is up: it raises, past CEL's own errors."""
+    """A deadline for one evaluation that raises instead of returning true, so that CEL's error handling does not catch it."""
     check_stop(alternative)
     return False
 

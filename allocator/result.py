@@ -1,6 +1,6 @@
 """From chosen devices to `status.allocation`: results, configuration, node selector.
 
-Source: Allocate, createNodeSelector in structured/internal/*/allocator_*.go; dra-allocator 4.
+Source: Allocate, createNodeSelector in structured/internal/*/allocator_*.go; docs/design/allocator.md#result.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -63,7 +63,7 @@ def least_allocated(allocations: Sequence[AllocationResult], node: Node, snapsho
 
 
 def fewest_tainted(allocations: Sequence[AllocationResult], node: Node, snapshot: Snapshot) -> int:
-    """Prefer devices without any taint, so that tolerated troubles are a last resort."""
+    """Prefer devices without taints, so that tainted ones are a last resort."""
     results = [r.device_id for a in allocations for r in a.devices.results or ()]
     if not results:
         return MAX_SCORE
@@ -73,7 +73,7 @@ def fewest_tainted(allocations: Sequence[AllocationResult], node: Node, snapshot
 
 
 def no_preference(allocations: Sequence[AllocationResult], node: Node, snapshot: Snapshot) -> int:
-    """Upstream's way: devices do not tell nodes apart."""
+    """As upstream: devices do not influence the choice of node."""
     return 0
 
 

@@ -3,7 +3,7 @@
 What may be placed, and what that uses up, is `placement`'s; this module decides what is tried next. The stack is
 explicit: a pod with many claims does not run into Python's recursion limit, and a search can stop anywhere.
 
-Source: allocateOne in structured/internal/*/allocator_*.go; dra-allocator 3.3, 3.4.
+Source: allocateOne in structured/internal/*/allocator_*.go; docs/design/allocator.md#search.
 """
 
 import sys
@@ -49,7 +49,7 @@ class Solution(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How far a search goes.
+    """Limits of a search.
 
     Attributes:
         budget: candidate devices after which it gives up; None for no limit.
@@ -84,13 +84,13 @@ class _Frame:
 
 
 class _Exact(_Frame):
-    """The next device of a request that counts: any device after the one before."""
+    """The next device for an ExactCount request: any device after the previous one."""
 
     __slots__ = ()
 
 
 class _Next(_Frame):
-    """The next device of a request for all: only that one will do."""
+    """The next device for an All request: exactly this one."""
 
     __slots__ = ()
 
@@ -396,7 +396,7 @@ class Search:
         return -1
 
     def _is_hopeless(self, frame: _Exact) -> bool:
-        """Say whether no choice of earlier requests can help a failed one: there are too few devices for it at all.
+        """Whether a failed request cannot be served whatever earlier requests take, because there are too few devices.
 
         Asked once a request. Where judging a device would be an error the answer is no, and the search goes on to find
         out whether that device is ever judged.
@@ -473,7 +473,7 @@ class Search:
                     reason_of(
                         alternative,
                         ReasonKind.SEARCH_BUDGET_EXCEEDED,
-                        f"the search for devices was given up after {self._budget} candidate devices",
+                        f"the search for devices stopped at its budget of {self._budget} candidate devices",
                     ),
                     depends_on_node=True,
                 )
@@ -488,7 +488,7 @@ class Search:
                     reason_of(
                         alternative,
                         ReasonKind.DEADLINE_EXCEEDED,
-                        "the search for devices was given up: its time is over",
+                        "the search for devices timed out",
                     ),
                     depends_on_node=True,
                 )

@@ -45,7 +45,10 @@ class PreparedSlice:
 
 
 def _with_taint_rules(source: ResourceSlice, rules: Sequence[DeviceTaintRule]) -> ResourceSlice:
-    """Append the taint of each rule that selects a device (2.7): no selector none, an empty one every device."""
+    """Append the taint of each rule that selects a device: no selector none, an empty one every device.
+
+    See docs/design/allocator.md#inputs.
+    """
     relevant = [rule for rule in rules if _may_select(rule, source)]
     if not relevant or not source.spec.devices:
         return source
@@ -287,7 +290,7 @@ def not_negative(consumed: Mapping[str, Quantity]) -> Mapping[str, Quantity]:
 class AllocatedState:
     """What is in use in the whole cluster, by pool. Immutable.
 
-    Source: `AllocatedState` in structured/schedulerapi; how results count: dra-allocator 2.1.
+    Source: `AllocatedState` in structured/schedulerapi; how results count: docs/design/allocator.md#inputs.
     """
 
     __slots__ = ("_pools",)

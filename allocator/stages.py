@@ -1,7 +1,7 @@
 """How far a device comes before it is refused, and what is said of it.
 
 A number in place of an enum: the search compares and notes one for every device that it refuses.
-Source: which of several refusals is told: `architecture.md` 3.
+Source: which of several refusals is told: docs/reference/commands.md.
 """
 
 from dataclasses import replace

@@ -24,7 +24,7 @@ def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
 def first_untolerated(
     taints: Iterable[DeviceTaint], tolerations: Iterable[DeviceToleration]
 ) -> DeviceTaint | None:
-    """Find a taint that no toleration covers. The taints given are those whose effect blocks."""
+    """Return the first taint that no toleration covers. Only taints with a blocking effect are passed in."""
     tolerations = tuple(tolerations)
     for taint in taints:
         if not any(tolerates(toleration, taint) for toleration in tolerations):

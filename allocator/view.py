@@ -3,7 +3,7 @@
 The key has four parts. What the pools are: their order, state and frames. What is in use of them, by place instead of by
 name. The columns of the attributes that the question reads. What the question reads of the node itself, which is little.
 
-Source: `architecture.md` 5.1.
+Source: docs/design/engine.md#question-and-view.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ ViewKey = tuple[Any, ...]
 
 
 class NodeView(msgspec.Struct, frozen=True, eq=False):
-    """A node as searches see it, whatever they ask.
+    """A node as searches see it, independent of the question.
 
     Attributes:
         node: labels and features.

@@ -1,4 +1,4 @@
-"""The life of a claim: cases 1 to 22 and 35, 36 of the behaviour list, in every mode."""
+"""The life of a claim: cases 1 to 22 and 35, 36 of docs/reference/behaviours.md#cluster, in every mode."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from e2e.harness.controlplane import SERVICE_NAMESPACE, SERVICE_USER
 from e2e.harness.mode import Mode
 from e2e.harness.target import DEPLOY, Target
 
-# What reliability.md 5.2 lists; the sentinel claim and the leases are in our own namespace only.
+# What docs/design/security.md#rbac lists; the sentinel claim and the leases are in our own namespace only.
 ALLOWED = {
     ("update", "resourceclaims"),
     ("patch", "resourceclaims"),

@@ -8,9 +8,9 @@ class TLSSettings:
     """Server certificate and the CA whose clients may call.
 
     Attributes:
-        cert_file: PEM certificate chain; empty: plain HTTP.
-        key_file: PEM private key.
-        client_ca_file: PEM CA bundle; callers must present a certificate it signed.
+        cert_file: serving certificate chain (PEM); empty: plain HTTP.
+        key_file: private key of the serving certificate (PEM).
+        client_ca_file: CA bundle (PEM) that client certificates must be signed by.
     """
 
     cert_file: str = ""
@@ -23,15 +23,15 @@ class LeaderElectionSettings:
     """Lease leader election.
 
     Attributes:
-        enabled: take part in an election; off: this process is the only writer by decree.
-        namespace: of the Lease.
-        name: of the Lease.
-        lease_duration_seconds: how long others wait before they take the lease over.
-        renew_deadline_seconds: how long the leader tries to renew before it stops.
-        retry_period_seconds: time between tries.
+        enabled: take part in leader election; off: this process is assumed to be the only writer.
+        namespace: namespace of the Lease.
+        name: name of the Lease.
+        lease_duration_seconds: how long other candidates wait after the last renewal before they take over.
+        renew_deadline_seconds: how long the leader retries renewing before it gives up and exits.
+        retry_period_seconds: time between attempts to acquire or renew.
         follow_lease: `namespace/name` of the Lease of the kube-scheduler in the same pod; writes only while that
             neighbour holds it. Excludes `enabled`.
-        identity: of this process; empty: host name and a random part.
+        identity: identity of this process in the Lease; empty: host name and a random suffix.
     """
 
     enabled: bool = True
@@ -46,15 +46,15 @@ class LeaderElectionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocationSettings:
-    """How devices are searched.
+    """How devices are allocated.
 
     Attributes:
-        budget: candidate devices one search may try.
-        timeout_seconds: wall time one pod's decision may take on one node (upstream's filterTimeout).
+        budget: maximum number of candidate devices that one search may try.
+        timeout_seconds: maximum time for one pod's search on one node (upstream's filterTimeout).
         policy: name of the policy that chooses among solutions.
-        on_node_error: `reject` the node, or `abort` the attempt as in-tree does.
-        kubernetes_version: for the defaults of feature gates; empty: ask the server.
-        feature_gates: gate name -> on.
+        on_node_error: what an error on one node's devices does: `reject` the node, or `abort` the attempt as kube-scheduler does.
+        kubernetes_version: version whose feature gate defaults apply; empty: ask the API server.
+        feature_gates: feature gates to change, by name.
     """
 
     budget: int = 1_000_000
@@ -67,14 +67,14 @@ class AllocationSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindSettings:
-    """Writes.
+    """How claims and Bindings are written.
 
     Attributes:
-        budget_seconds: all of one bind.
-        request_timeout_seconds: one request, client side.
-        server_timeout_seconds: one request, server side (`?timeout=`).
-        max_concurrent: binds that write at the same time.
-        binding_timeout_seconds: how long binding conditions may take.
+        budget_seconds: maximum time for all writes of one bind.
+        request_timeout_seconds: client-side timeout of one request.
+        server_timeout_seconds: server-side timeout of one request (`?timeout=`).
+        max_concurrent: maximum number of binds that write at the same time.
+        binding_timeout_seconds: how long to wait for a device's binding conditions.
     """
 
     budget_seconds: float = 12.0
@@ -86,14 +86,14 @@ class BindSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtenderSettings:
-    """The webhooks.
+    """The extender's webhooks.
 
     Attributes:
-        profile: `safe` or `fast`, as the kube-scheduler beside us is configured.
-        sentinel_namespace: where the sentinel claim lives (profile fast).
-        sentinel_name: its name.
-        filter_shortlist: nodes a filter answer may hold; 0: all feasible ones.
-        forced_choice: hold devices in filter and answer one node.
+        profile: `safe` or `fast`; must match the configuration of kube-scheduler.
+        sentinel_namespace: namespace of the sentinel claim that wakes rejected pods.
+        sentinel_name: name of the sentinel claim.
+        filter_shortlist: maximum number of nodes in a filter response; 0: all feasible nodes.
+        forced_choice: filter answers one node and holds its devices in memory.
     """
 
     profile: str = "safe"
@@ -105,15 +105,15 @@ class ExtenderSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything.
+    """All settings.
 
     Attributes:
-        kubeconfig: path; empty: $KUBECONFIG, else in-cluster.
-        scheduler_name: pods with this `schedulerName` are ours (stand-alone).
-        bind_address: HOST:PORT of the webhooks.
-        health_address: HOST:PORT of /livez, /readyz, /startupz, /metrics.
-        logging_format: `text` or `json`.
-        verbosity: 0 information, 1 and more: debug.
+        kubeconfig: path to a kubeconfig; empty: $KUBECONFIG, else in-cluster.
+        scheduler_name: schedule pods with this `schedulerName` (stand-alone mode).
+        bind_address: HOST:PORT to serve the webhooks on.
+        health_address: HOST:PORT to serve /livez, /readyz, /startupz and /metrics on.
+        logging_format: log format: `text` or `json`.
+        verbosity: 0: informational messages; 1 and more: debug messages.
         enable_profiling: serve /debug/profile at `health_address`; whoever reaches that address can then ask for it.
         enable_flight_recorder: keep the last decisions with all that they were made on, and serve them at
             `health_address` as /debug/recording; whoever reaches that address can then read what the cluster holds.

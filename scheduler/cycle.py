@@ -56,7 +56,7 @@ def prepared(state: CycleState) -> CycleState:
 
 
 def filter_node(state: CycleState, node: NodeInfo) -> NodeVerdict:
-    """Say what one node is to the pod: predicates first, devices last."""
+    """Judge one node for the pod: predicates first, devices last."""
     status = state.profile.filter_node(state.info, node)
     if status is not None:
         return NodeVerdict(status)

@@ -1,10 +1,10 @@
 """Kubernetes Events: what happened to a pod, for a person with `kubectl describe`.
 
-Nobody waits for an event: `record` only queues, equal ones become one with a count, the queue is bounded, and what
+`record` only queues, so callers never wait, equal ones become one with a count, the queue is bounded, and what
 does not fit or cannot be written is dropped and counted. Texts are bounded; they never hold what a tenant may not
 read (that is the caller's part).
 
-Source: events.k8s.io/v1; reliability 4.2, `architecture.md` 5 (events at low priority).
+Source: events.k8s.io/v1; docs/design/scheduling-cycle.md#queue, docs/performance.md (events at low priority).
 """
 
 import asyncio

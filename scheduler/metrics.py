@@ -1,7 +1,7 @@
 """What is counted and timed, for Prometheus. The only module that knows the library.
 
 Labels are closed sets: verbs, kinds, outcomes. Never names of pods, claims or nodes.
-Source: reliability R13, 2.2; `architecture.md` 5.
+Source: docs/design/cache-and-watches.md#r13, docs/design/write-protocol.md#outcomes; docs/performance.md.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +21,7 @@ _SLOW: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300
 
 
 class _Counts(Collector):
-    """Counters whose values are kept elsewhere; the library has such a thing for gauges only."""
+    """Counters read from callbacks; the library supports callbacks for gauges only."""
 
     def __init__(self) -> None:
         self._reads: dict[str, tuple[str, Callable[[], float]]] = {}
@@ -50,19 +50,23 @@ class Metrics:
         self._counts = _Counts()
         self.registry.register(self._counts)
         self._attempts = self._counter(
-            "scheduling_attempts", "Attempts to place a pod, by result", "result"
+            "scheduling_attempts", "Scheduling attempts, by result", "result"
         )
         self._refusals = self._counter(
-            "refusals", "Pods refused, by the kind of the reason", "kind"
+            "refusals", "Refused scheduling attempts, by kind of reason", "kind"
         )
         self._pod_seconds = self._histogram(
-            "pod_scheduling_seconds", "From the first time a pod is seen until it is bound", _SLOW
+            "pod_scheduling_seconds", "Time from first seeing a pod until it is bound", _SLOW
         )
         self._decision_seconds = self._histogram(
-            "decision_seconds", "One decision, without writes", _FAST
+            "decision_seconds", "Time to decide one pod, without writes", _FAST
         )
         self._webhook_seconds = self._histogram(
-            "webhook_seconds", "Answering the extender's verbs", _FAST, "verb", "code"
+            "webhook_seconds",
+            "Time to answer a webhook call, by verb and status code",
+            _FAST,
+            "verb",
+            "code",
         )
         self._webhook_refusals = self._counter(
             "webhook_refusals",
@@ -71,34 +75,40 @@ class Metrics:
             "cause",
         )
         self._bind_seconds = self._histogram(
-            "bind_seconds", "All writes of one bind, by outcome", _FAST, "outcome"
+            "bind_seconds", "Time for all writes of one bind, by outcome", _FAST, "outcome"
         )
         self._writes = self._counter(
             "api_writes", "Writes to the API server, by outcome", "verb", "outcome"
         )
-        self._queue = self._gauge("queue_pods", "Pods that wait, by queue", "queue")
+        self._queue = self._gauge("queue_pods", "Pods in each queue", "queue")
         self._relists = self._counter(
-            "relists", "Lists that replaced the cache's content, by cause", "kind", "cause"
+            "relists",
+            "Full lists that replaced the content of the cache, by kind and cause",
+            "kind",
+            "cause",
         )
-        self._watch_events = self._counter("watch_events", "Events taken from watches", "kind")
+        self._watch_events = self._counter(
+            "watch_events", "Watch events processed, by kind", "kind"
+        )
         self._undecodable = self._counter(
-            "undecodable_objects", "Objects that could not be read", "kind"
+            "undecodable_objects", "Objects that could not be decoded, by kind", "kind"
         )
         self._recount = self._counter(
-            "recount_differences", "Places where an index was found wrong: a bug"
+            "recount_differences",
+            "Inconsistencies found between indexes and stores; anything but 0 is a bug",
         )
         self._lag = self._histogram(
-            "cache_lag_seconds", "From a write's answer until the watch shows it", _FAST
+            "cache_lag_seconds", "Time from the response to a write until the watch shows it", _FAST
         )
         self._stall = self._histogram(
-            "loop_stall_seconds", "How late the event loop is in waking a task", _FAST
+            "loop_stall_seconds", "Delay of the event loop in waking a task", _FAST
         )
         self._foreign = self._counter(
             "foreign_allocation",
             "Claims found to use more than others leave: another allocator is at work",
         )
         self._events_dropped = self._counter(
-            "events_dropped", "Kubernetes Events not written", "reason"
+            "events_dropped", "Kubernetes Events that were dropped, by reason", "reason"
         )
         self._shed = self._counter("pods_shed", "Pods not queued because the queue was full")
         self._recovered = self._counter(

@@ -1,4 +1,4 @@
-"""Where the time goes: looks at one thread's stack again and again from another thread, and adds up.
+"""A sampling profiler: reads one thread's stack at intervals from another thread and counts.
 
 The thread that works runs as always. The interpreter lets another thread in only between two of its own instructions, so
 time inside a C call counts for the Python function that made it, and a sample may come a few milliseconds late. Only names

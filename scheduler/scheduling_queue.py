@@ -11,7 +11,7 @@ backoff. Every pod is in exactly one place. Events that arrive while a pod is in
 happened during the attempt may be what the attempt missed. The log of events is bounded; a pod whose events are no
 longer all there counts as woken.
 
-Source: pkg/scheduler/backend/queue; scheduler-and-claims 7.7.
+Source: pkg/scheduler/backend/queue; docs/design/scheduling-cycle.md#queue.
 """
 
 import heapq
@@ -165,7 +165,7 @@ class SchedulingQueue:
     # --- pods come, change and go -------------------------------------------------------------------------------------
 
     def add(self, pod: Pod, now: float) -> bool:
-        """Take in a pending pod; one that is here already is updated.
+        """Add a pending pod, or update it if it is queued already.
 
         Returns:
             Whether it is in the queue; not when the queue is full.
@@ -389,7 +389,7 @@ class SchedulingQueue:
     # --- places -------------------------------------------------------------------------------------------------------
 
     def _enter(self, queued: QueuedPod) -> None:
-        """Let a pod in that has not been tried, or gate it."""
+        """Activate a new pod, or gate it."""
         uid = queued.pod.metadata.uid
         if queued.pod.spec.scheduling_gates:
             return

@@ -23,10 +23,10 @@ GRACE_SECONDS: Final = 5.0
 TIME_IS_OVER: Final = error(
     Reason(
         kind=ReasonKind.DEADLINE_EXCEEDED,
-        message="the search for devices was given up: its time is over",
+        message="the search for devices timed out",
     )
 )
-"""What a pod is told when the searches of one attempt have used up their time."""
+"""Message for a pod whose searches exceeded their time limit."""
 
 
 class SearchFailedError(Exception):

@@ -5,10 +5,11 @@ the search.
 """
 
 from allocator.cel.admission import NewExpression, Verdict, check_new_expression
-from allocator.cel.device import DeviceValues, attribute_problem, prepare_device
 from allocator.cel.explain import Clause, explain
-from allocator.cel.program import Compiler, Program, compile_derived, compile_selector
-from allocator.cel.reads import Read, names_in_objects
+from allocator.cel.run.cache import Compiler
+from allocator.cel.run.device import DeviceValues, attribute_problem, prepare_device
+from allocator.cel.run.program import Program, compile_derived, compile_selector
+from allocator.cel.run.reads import Read, names_in_objects
 
 __all__ = [
     "Clause",

@@ -10,12 +10,12 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from allocator.cel import types
-from allocator.cel.checker import check
-from allocator.cel.estimate import estimate
-from allocator.cel.parser import parse
-from allocator.cel.program import Program, check_derived_type, check_selector_type
-from allocator.cel.types import Environment
-from allocator.cel.values import Stopped
+from allocator.cel.check.checker import check
+from allocator.cel.check.environment import Environment, device_fields
+from allocator.cel.cost.estimate import estimate
+from allocator.cel.run.program import Program, check_derived_type, check_selector_type
+from allocator.cel.syntax.parser import parse
+from allocator.cel.values.limits import Stopped
 from allocator.errors import CelCompileError
 from allocator.features import Features
 
@@ -55,7 +55,7 @@ def new_environment(features: Features, version: str) -> Environment:
     without = frozenset() if features.list_type_attributes else _INCLUDES
     if version == "1.34":
         without |= _LISTS
-    fields = types.device_fields(attribute, multiple=features.consumable_capacity)
+    fields = device_fields(attribute, multiple=features.consumable_capacity)
     return Environment(fields, attribute, without)
 
 

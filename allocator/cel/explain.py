@@ -3,25 +3,19 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from allocator.cel.code import FIRST_SLOT, METER
-from allocator.cel.compiler import Compiler
-from allocator.cel.cost import Meter
-from allocator.cel.device import DeviceValues
+from allocator.cel.cost.meter import Meter
 from allocator.cel.library.convert import to_string
 from allocator.cel.library.formatting import quote
-from allocator.cel.program import Program
-from allocator.cel.reads import Read, reads_of
-from allocator.cel.syntax import Call, Literal, Node
-from allocator.cel.values import (
-    DomainMap,
-    Optional,
-    QuantityValue,
-    Semver,
-    Stopped,
-    TypeValue,
-    UInt,
-    unmap_key,
-)
+from allocator.cel.run.code import FIRST_SLOT, METER
+from allocator.cel.run.compiler import Compiler
+from allocator.cel.run.device import DeviceValues
+from allocator.cel.run.program import Program
+from allocator.cel.run.reads import Read, reads_of
+from allocator.cel.syntax.tree import Call, Literal, Node
+from allocator.cel.values.limits import Stopped
+from allocator.cel.values.maps import DomainMap, unmap_key
+from allocator.cel.values.scalars import Optional, QuantityValue, TypeValue, UInt
+from allocator.cel.values.semver import Semver
 from allocator.errors import CelRuntimeError
 
 _COMPARISONS: Final = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "@in"})

@@ -1,6 +1,5 @@
 """Static types of CEL expressions, as immutable values that compare by structure."""
 
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 
@@ -35,13 +34,27 @@ class Type(NamedTuple):
         return f"{self.type_name}({', '.join(inner.declared for inner in self.params)})"
 
 
+class Wrapper(Type):
+    """The type of a message that wraps a scalar: equal to the scalar's type, and null may stand for it too."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        """Write the type the way upstream's type checker does."""
+        return f"wrapper({self.kind})"
+
+    @property
+    def declared(self) -> str:
+        """The type as upstream writes it outside the type checker."""
+        return str(self)
+
+
 _RUNTIME_NAMES: Final = {
     "null": "null_type",
     "duration": "google.protobuf.Duration",
     "timestamp": "google.protobuf.Timestamp",
     "any": "google.protobuf.Any",
 }
-
 BOOL: Final = Type("bool")
 INT: Final = Type("int")
 UINT: Final = Type("uint")
@@ -60,10 +73,11 @@ SEMVER: Final = Type("struct", "kubernetes.Semver")
 URL: Final = Type("struct", "kubernetes.URL")
 FORMAT: Final = Type("struct", "kubernetes.NamedFormat")
 DEVICE: Final = Type("struct", "kubernetes.DRADevice")
+EMPTY: Final = Type("struct", "google.protobuf.Empty")
+ENTRY: Final = Type("struct", "google.protobuf.Struct.FieldsEntry")
 IP: Final = Type("opaque", "net.IP")
 CIDR: Final = Type("opaque", "net.CIDR")
 OPTIONAL_NAME: Final = "optional_type"
-
 SCALARS: Final = frozenset(
     {"bool", "int", "uint", "double", "string", "bytes", "duration", "timestamp"}
 )
@@ -112,31 +126,3 @@ def unwrap_optional(type_: Type) -> tuple[Type, bool]:
 
 
 STRING_LIST: Final = list_of(STRING)
-
-
-class Environment(NamedTuple):
-    """What an expression may use.
-
-    Attributes:
-        fields: fields of `device` and their types.
-        attribute: type of an attribute's value; an expression may have this type or be a bool.
-        without: functions that are not known.
-    """
-
-    fields: Mapping[str, Type]
-    attribute: Type
-    without: frozenset[str] = frozenset()
-
-
-def device_fields(attribute: Type, *, multiple: bool) -> Mapping[str, Type]:
-    """The fields of `device` for a type of attribute values, with or without allowMultipleAllocations."""
-    fields = {
-        "driver": STRING,
-        "attributes": map_of(STRING, map_of(STRING, attribute)),
-        "capacity": map_of(STRING, map_of(STRING, QUANTITY)),
-    }
-    return {**fields, "allowMultipleAllocations": BOOL} if multiple else fields
-
-
-# The environment of stored expressions, which knows everything whatever the gates say.
-STORED: Final = Environment(device_fields(DYN, multiple=True), DYN)

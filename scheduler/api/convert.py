@@ -2,7 +2,7 @@
 
 v1beta2 and v1 have the same shape. v1beta1 keeps device fields under `basic` and request fields beside the name.
 v1alpha3 has DeviceTaintRule only. Nothing is lost: fields that are unknown stay where they are.
-Source: pkg/apis/resource/v1beta1/conversion.go; dra-allocator 6.
+Source: pkg/apis/resource/v1beta1/conversion.go; docs/design/api-versions.md#conversion.
 """
 
 from typing import Any, Final

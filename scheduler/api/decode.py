@@ -193,7 +193,7 @@ def decode_tree_object(kind: str, obj: dict[str, Any]) -> Watched | ResourceClai
     except (msgspec.DecodeError, ValueError) as error:
         raise DecodeError(object_name(kind, obj), "", str(error)) from None
     except RecursionError:
-        raise DecodeError(object_name(kind, obj), "", "it is nested too deeply") from None
+        raise DecodeError(object_name(kind, obj), "", "nested too deeply") from None
     return ClaimRecord(decoded, raw) if kind == _CLAIM else cast("Watched", decoded)
 
 

@@ -1,7 +1,7 @@
 """What the API server fills in and leaves out when an object is created, for objects that never met one.
 
 Works on plain v1 dicts and changes no input. Values of unexpected type are passed on; decoding reports them.
-Source: pkg/apis/resource/v1/defaults.go, the registry strategies; dra-allocator 6.3.
+Source: pkg/apis/resource/v1/defaults.go, the registry strategies; docs/design/api-versions.md#defaults.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """The extender's wire format (kube-scheduler's `extender/v1`): Go field names as they stand, strict limits.
 
 Requests are decoded from raw bytes into typed values; answers are built with plain `orjson`, no model on the hot path.
-An error never repeats what the caller sent. Source: k8s.io/kube-scheduler/extender/v1; scheduler-and-claims 6.2;
-limits: reliability 5.4.
+An error never repeats what the caller sent. Source: k8s.io/kube-scheduler/extender/v1; docs/design/extender.md#calls;
+limits: docs/design/security.md#input-limits.
 """
 
 from collections.abc import Mapping, Sequence

@@ -3,7 +3,8 @@
 A bind is a chain of writes in a task of its own, with a strong reference, that no caller's disconnect can cancel. A
 repeated call for the same pod and node joins the chain; for another node it is refused. The devices stay held from the
 decision until the chain has ended: written and bound, or taken back, with every outcome definite.
-Source: `architecture.md` decision 6; reliability 2.1, 2.2.
+Source: docs/decisions/0006-bind-decides-again.md; docs/design/write-protocol.md#steps,
+docs/design/write-protocol.md#outcomes.
 """
 
 import asyncio
@@ -48,7 +49,7 @@ class BinderCache(ClaimCache, Protocol):
         ...
 
     def release(self, pod_uid: str) -> Any:
-        """Let go of what a pod holds."""
+        """Release what is held for a pod."""
         ...
 
     def assume_pod(
@@ -292,7 +293,7 @@ class Binder:
                 await self._clock.sleep(OPEN_SECONDS)
             return BindOutcome(problem.reason)
         except Exception:  # noqa: BLE001  # whatever it was, devices and claims must not hang on it
-            _log.exception("the bind of pod %s has met a defect", chain.pod.key)
+            _log.exception("internal error while binding pod %s", chain.pod.key)
             if not is_binding:  # else it may be bound; the next attempt finds what is reserved and goes on from there
                 await self._undo(chain, touched)
             return BindOutcome(
@@ -339,7 +340,7 @@ class Binder:
         return stored
 
     async def _write_demand(self, chain: Chain) -> None:
-        """Tell the kubelet, and all who count, what the claims count in resources of the node. Nothing for most pods."""
+        """Write the node resources that the claims consume to the pod's status. Does nothing for most pods."""
         if chain.demand or chain.tells_demand:
             chain.tells_demand = True
             await self._pods.write_demand(
@@ -355,7 +356,7 @@ class Binder:
         if not await self._barrier.reached(version, VERSION_TIMEOUT_SECONDS):
             raise BindError(
                 ReasonKind.API_UNAVAILABLE,
-                "the watch of claims does not follow: the bind could not be checked",
+                "the watch of claims is behind: the bind could not be verified",
             )
         for claim in written:
             for conflict in self._cache.conflicts(claim.metadata.uid):
@@ -366,7 +367,7 @@ class Binder:
                     problem = (
                         f"claim {name}: {conflict.problem}"
                         if conflict.problem
-                        else f"a device of claim {name} was given to another claim by another writer"
+                        else f"a device of claim {name} was allocated to another claim by another scheduler"
                     )
                     raise BindError(ReasonKind.WRITE_CONFLICT, problem, claim=name)
 
@@ -386,7 +387,9 @@ class Binder:
             record = self._cache.claim_record(meta.namespace, meta.name)
             if record is None or record.claim.metadata.uid != meta.uid:
                 raise BindError(
-                    ReasonKind.CLAIM_NOT_FOUND, f"claim {meta.name} is gone", claim=meta.name
+                    ReasonKind.CLAIM_NOT_FOUND,
+                    f"claim {meta.name} no longer exists",
+                    claim=meta.name,
                 )
             same_devices = record.claim.status.allocation == claim.status.allocation
             if not (same_devices and is_reserved_for(record.claim, pod.metadata.uid)):
@@ -432,14 +435,16 @@ class Binder:
         try:
             if not await self._is_bound(chain.pod):
                 for claim in reversed(touched):
-                    await self._claims.release(claim, chain.pod.metadata.uid)
+                    await self._claims.release(
+                        claim, chain.pod.metadata.uid, lambda: self._is_bound(chain.pod)
+                    )
                 await self._clear_demand(chain)
         except LeaseLostError:
             return
         except UnreadableError as problem:
-            _log.warning("what was reserved for pod %s stays reserved: %s", chain.pod.key, problem)
+            _log.warning("claims reserved for pod %s stay reserved: %s", chain.pod.key, problem)
         except Exception:  # noqa: BLE001  # whatever it was, devices and claims must not hang on it
-            _log.exception("what was reserved for pod %s stays reserved", chain.pod.key)
+            _log.exception("claims reserved for pod %s stay reserved", chain.pod.key)
 
     async def _clear_demand(self, chain: Chain) -> None:
         """A pod that is not bound counts nothing. What cannot be taken back is replaced by the next attempt."""

@@ -5,12 +5,13 @@ Every write starts from the claim as the API server has it, changes what is ours
 its resourceVersion lets at most one of the repetitions commit, and a conflict is settled by reading what is there.
 
 Everything ends: who gets no answer for a minute gives up, after the last request cannot commit any more.
-Source: scheduler-and-claims 1.5, 1.6; reliability 2.1, 2.2.
+Source: docs/design/write-protocol.md#w2, docs/design/claims.md#api-server-rules; docs/design/write-protocol.md#steps,
+docs/design/write-protocol.md#outcomes.
 """
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -33,7 +34,7 @@ from scheduler.binder.edits import (
     Reservation,
     may_be_refused,
 )
-from scheduler.binder.epochs import stamped_epoch
+from scheduler.binder.epochs import is_later
 from scheduler.binder.outcome import BindError, LeaseLostError
 from scheduler.binder.requests import (
     MOVED,
@@ -139,7 +140,7 @@ class ClaimWriter:
             if is_exclusive and not is_reserved and held.consumers:
                 raise BindError(
                     ReasonKind.TOO_MANY_CONSUMERS,
-                    f"claim {name} cannot be shared, and another pod uses it by now",
+                    f"claim {name} cannot be shared and is now used by another pod",
                     claim=name,
                 )
             if allocation is None:
@@ -173,13 +174,23 @@ class ClaimWriter:
             if answer.status != 409:
                 raise refusal(answer, name)
             await backoff.pause()
-        raise BindError(ReasonKind.WRITE_CONFLICT, f"claim {name} keeps changing", claim=name)
+        raise BindError(
+            ReasonKind.WRITE_CONFLICT, f"claim {name} kept changing during the bind", claim=name
+        )
 
-    async def release(self, claim: ResourceClaim, pod_uid: str) -> None:
+    async def release(
+        self, claim: ResourceClaim, pod_uid: str, is_bound: Callable[[], Awaitable[bool]]
+    ) -> None:
         """Take a pod's reservation back, and the allocation with it if nobody else holds the claim.
 
         Goes on until it is done, or the claim is gone or another one; or until the server has refused it for good, or
         has not answered for a minute: then the claim stays as it is, and the pod's next attempt finds it.
+
+        Args:
+            claim: which.
+            pod_uid: whose reservation.
+            is_bound: whether the pod has a node by now, asked before every try: another replica may have finished what
+                we gave up, and a pod that runs must not lose its devices.
 
         Raises:
             LeaseLostError: this process may not write any more.
@@ -203,15 +214,18 @@ class ClaimWriter:
             if not held.is_reserved_for(pod_uid):
                 self._tell(held.raw)
                 return
+            if await is_bound():
+                return
             is_last = all(consumer.uid == pod_uid for consumer in held.consumers)
-            answer = await self.put(held, Deallocation() if is_last else Release({pod_uid}))
+            edit = Deallocation() if is_last else Release({pod_uid})
+            answer = await self.put(held, edit, is_patient=False)
             if isinstance(answer, Committed):
                 self._tell(answer.body)
                 return
             if answer.status == 404:
                 return
             problem = f"HTTP {answer.status} {answer.reason}: {answer.message}"
-            refusals += answer.status != 409
+            refusals += not (answer.status == 409 or is_retryable(answer))
             await backoff.pause(answer)
         _log.error(
             "claim %s cannot be released and stays reserved, its devices stay taken: %s",
@@ -247,8 +261,16 @@ class ClaimWriter:
                 self._tell(found.raw)
         return False
 
-    async def put(self, claim: ClaimText, edit: Edit) -> Committed | Rejected:
+    async def put(
+        self, claim: ClaimText, edit: Edit, *, is_patient: bool = True
+    ) -> Committed | Rejected:
         """Write a claim, repeating the very same request until its outcome is definite, or cannot be found out.
+
+        Args:
+            claim: as it was read.
+            edit: what changes.
+            is_patient: whether a server that is busy or away is asked again; false: that is the answer, if nothing that
+                was sent is open.
 
         Returns:
             The last answer. After a refusal nothing that was sent has committed, or can; after a conflict something
@@ -261,14 +283,17 @@ class ClaimWriter:
         name = claim.metadata.name
         try:
             request = await request_for(self.client, claim, edit)
-            answer = await self._send(claim, request)
+            answer = await self._send(claim, request, is_patient=is_patient)
             if is_invalid(answer) and may_be_refused(edit, claim):
-                answer = await self._send(claim, await exact_request(self.client, claim, edit))
+                exact = await exact_request(self.client, claim, edit)
+                answer = await self._send(claim, exact, is_patient=is_patient)
         except (ApiError, UnavailableError) as problem:
             raise _unreadable(name, problem) from problem
         return answer
 
-    async def _send(self, claim: ClaimText, request: Request | None) -> Committed | Rejected:
+    async def _send(
+        self, claim: ClaimText, request: Request | None, *, is_patient: bool
+    ) -> Committed | Rejected:
         """As `put`, for one request; None: the claim has changed."""
         if request is None:
             return MOVED
@@ -286,6 +311,8 @@ class ClaimWriter:
                 open_until = self.clock.monotonic() + OPEN_SECONDS
             elif not is_retryable(answer):
                 return await self._fence(claim, answer, open_until)
+            elif not is_patient and open_until == _NEVER:
+                return answer
             if backoff.is_over:
                 if isinstance(answer, Rejected) and open_until == _NEVER:
                     return answer
@@ -365,16 +392,24 @@ class ClaimWriter:
         raise refusal(answer, name)
 
     def _check_epoch(self, held: ClaimText) -> None:
-        """A claim that a later leader has stamped is not ours to write, whatever our lease says (H5)."""
-        if stamped_epoch(held.metadata.annotations) > self.epoch() > 0:
-            raise LeaseLostError
+        """A claim that a later leader has stamped is not ours to write, whatever our lease says (H5).
+
+        Whether there is such a leader the lease tells, not this annotation, which is anybody's to write.
+        """
+        name = held.metadata.name
+        if is_later(held.metadata.annotations, self.epoch()):
+            raise BindError(
+                ReasonKind.WRITE_CONFLICT,
+                f"claim {name} carries the stamp of a later leader (annotation {EPOCH_ANNOTATION})",
+                claim=name,
+            )
 
     def _reservation(self, held: ClaimText, pod: Pod, allocation: AllocationResult | None) -> Edit:
         name = held.metadata.name
         if len(held.consumers) >= MAX_CONSUMERS:
             raise BindError(
                 ReasonKind.TOO_MANY_CONSUMERS,
-                f"claim {name} has as many consumers as it can have",
+                f"claim {name} already has the maximum number of consumers",
                 claim=name,
             )
         consumer = ResourceClaimConsumerReference(
@@ -436,7 +471,7 @@ class ClaimWriter:
 
 
 def refusal(answer: Rejected, claim: str) -> BindError:
-    """What a definite refusal of a claim write means for the pod."""
+    """The error for the pod when a claim write was definitely refused."""
     if answer.status == 403 or (answer.status == 422 and _BINDING_PERMISSION in answer.message):
         return BindError(
             ReasonKind.PERMISSION_DENIED,
@@ -479,7 +514,9 @@ def _check_alive(held: ClaimText, claim: ResourceClaim) -> None:
     name = claim.metadata.name
     if held.metadata.uid != claim.metadata.uid:
         raise BindError(
-            ReasonKind.CLAIM_NOT_FOUND, f"claim {name} was replaced by another one", claim=name
+            ReasonKind.CLAIM_NOT_FOUND,
+            f"claim {name} was replaced by another claim of the same name",
+            claim=name,
         )
     if held.metadata.deletion_timestamp:
         raise BindError(
@@ -499,7 +536,7 @@ def _check_as_decided(held: ClaimText, claim: ResourceClaim) -> None:
     if _allocation(held) != claim.status.allocation:
         raise BindError(
             ReasonKind.WRITE_CONFLICT,
-            f"claim {name} was allocated otherwise in the meantime",
+            f"claim {name} was allocated differently in the meantime",
             claim=name,
         )
 

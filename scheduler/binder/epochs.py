@@ -2,7 +2,8 @@
 
 The epoch comes from the Lease. A Lease can be deleted, or another one used after a new installation, and its count then
 starts again; claims keep their stamps for as long as they live. So a leader first rises above every stamp it finds:
-else it would take itself for the one that has been replaced. Source: reliability H5, S13.
+else it would take itself for the one that has been replaced. Source: docs/design/leader-election.md#h5,
+docs/design/invariants.md#s13.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,6 +12,9 @@ from typing import Final
 from scheduler.model import EPOCH_ANNOTATION
 
 MAX_EPOCH: Final = 2**31 - 1  # the count of a Lease has 32 bits; anything larger is not ours
+# Annotations are anybody's to write: a stamp further ahead than this was made up. Believing it would use up the epochs
+# there are, and nobody could be told from anybody then.
+MOST_AHEAD: Final = 1_000
 
 
 def stamped_epoch(annotations: Mapping[str, str] | None) -> int:
@@ -22,8 +26,13 @@ def stamped_epoch(annotations: Mapping[str, str] | None) -> int:
     return found if found <= MAX_EPOCH else 0
 
 
+def is_later(annotations: Mapping[str, str] | None, epoch: int) -> bool:
+    """Whether a claim carries the stamp of a leader that came after this epoch."""
+    return 0 < epoch < stamped_epoch(annotations) <= epoch + MOST_AHEAD
+
+
 class Epochs:
-    """The epoch that this process writes under; call it."""
+    """Callable that returns the epoch this process writes under."""
 
     def __init__(self, of_lease: Callable[[], int]) -> None:
         """Begin with what the lease says; 0 means that there is no election, and stays 0."""
@@ -37,6 +46,8 @@ class Epochs:
 
     def rise_above(self, annotations: Iterable[Mapping[str, str] | None]) -> None:
         """Rise above the stamps of all claims there are, before the first write of a leadership."""
-        highest = max(map(stamped_epoch, annotations), default=0)
-        if highest > self._of_lease():
+        of_lease = self._of_lease()
+        stamps = map(stamped_epoch, annotations)
+        highest = max((each for each in stamps if each <= of_lease + MOST_AHEAD), default=0)
+        if highest > of_lease:
             self._floor = min(highest + 1, MAX_EPOCH)

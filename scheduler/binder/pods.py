@@ -3,7 +3,8 @@
 A Binding carries the pod's UID, so it can never bind a pod of the same name that came later. One whose outcome is
 unknown is repeated until it is definite; "already bound to this node" is then success. Who gets no answer for a minute
 waits until nothing that was sent can commit any more, and looks once again.
-Source: scheduler-and-claims 1.2, 6.5; reliability 2.1 W4, F24, F27.
+Source: docs/design/claims.md#write-sequence, docs/design/extender.md#bind; docs/design/write-protocol.md#w4,
+docs/design/failure-model.md#f24, docs/design/failure-model.md#f27.
 """
 
 import random
@@ -146,7 +147,7 @@ class PodWriter:
                     pod, await self.client.get(pod_path(pod.metadata.namespace, pod.metadata.name))
                 )
             except NotFoundError as problem:
-                raise BindError(ReasonKind.WRITE_CONFLICT, "the pod is gone") from problem
+                raise BindError(ReasonKind.WRITE_CONFLICT, "the pod no longer exists") from problem
             except (ApiError, UnavailableError, DecodeError) as problem:
                 if not self.may_write():
                     raise LeaseLostError from None
@@ -156,7 +157,10 @@ class PodWriter:
                 await backoff.pause()
                 continue
             if current.metadata.uid != pod.metadata.uid:
-                raise BindError(ReasonKind.WRITE_CONFLICT, "the pod was replaced by another one")
+                raise BindError(
+                    ReasonKind.WRITE_CONFLICT,
+                    "the pod was replaced by another pod of the same name",
+                )
             return current
 
     async def write_demand(
@@ -272,7 +276,7 @@ def _refusal(answer: Rejected) -> BindError:
     if answer.status == 403:
         return BindError(ReasonKind.PERMISSION_DENIED, f"the pod cannot be bound: {answer.message}")
     if answer.status == 404:
-        return BindError(ReasonKind.WRITE_CONFLICT, "the pod is gone")
+        return BindError(ReasonKind.WRITE_CONFLICT, "the pod no longer exists")
     return BindError(
         ReasonKind.WRITE_CONFLICT, f"the pod cannot be bound: HTTP {answer.status} {answer.reason}"
     )

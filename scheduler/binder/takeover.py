@@ -2,7 +2,7 @@
 
 Claims that a pending pod names and that have no allocation get our epoch as an annotation; that changes their
 resourceVersion, so that whatever an older leader sent with the old one cannot commit any more. At most 500 a second.
-Only needed when the lease was not released. Source: reliability H6, S13.
+Only needed when the lease was not released. Source: docs/design/leader-election.md#h6, docs/design/invariants.md#s13.
 
 What keeps a stamp away for good, such as a policy, does not keep us from leading for ever: a minute later nothing that
 was sent before can commit, and should the old leader only have slept, the check of each claim after its write is left.

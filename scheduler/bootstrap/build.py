@@ -1,4 +1,4 @@
-"""The collaborators of one process, and how they know each other."""
+"""Builds the collaborators of one process and wires them together."""
 
 import logging
 import os
@@ -104,7 +104,7 @@ def build_environment(
     allocation = settings.allocation
 
     def start_deadline() -> ShouldStop:
-        """Searches begin in the event loop, and leave it when they hold it up."""
+        """Searches start in the event loop and move to a thread when they take too long."""
         limit = clock.monotonic() + STALL_SECONDS
 
         return lambda: clock.monotonic() >= limit
@@ -136,7 +136,7 @@ def build_core(
     rng: random.Random,
     mode: Mode,
 ) -> Core:
-    """Make everything that does not depend on who asks: webhooks or our own loop."""
+    """Build everything that both modes share."""
     metrics = Metrics()
     client = CountedClient(client, metrics.api_write)
     cache = ClusterCache(
@@ -222,51 +222,53 @@ def _watch_values(
     metrics.watch_value("epoch", "Epoch of the leadership", lambda: float(epochs()))
     metrics.watch_value(
         "watch_silence_seconds",
-        "How long the quietest watch has been silent",
+        "Seconds since the last event or bookmark of the quietest watch",
         reflectors.silence_seconds,
     )
     metrics.watch_value(
         "in_flight_claims",
-        "Claims decided and not yet written",
+        "Claims with an allocation that is decided and not yet written",
         lambda: float(cache.in_flight_claims),
     )
     metrics.watch_value(
-        "assumed_claims", "Claims written and not yet seen", lambda: float(cache.assumed_claims)
+        "assumed_claims",
+        "Claims written and not yet seen by the watch",
+        lambda: float(cache.assumed_claims),
     )
     metrics.watch_value(
         "unreadable_objects",
         "Objects known of which something that is needed cannot be read",
         lambda: float(cache.unreadable_count()),
     )
-    metrics.watch_value("open_binds", "Binds under way", lambda: float(binder.open_chains))
+    metrics.watch_value("open_binds", "Binds in progress", lambda: float(binder.open_chains))
     _watch_memory(metrics, engine)
 
 
 def _watch_memory(metrics: Metrics, engine: Engine) -> None:
-    """What the memory of answers is worth, and what it holds.
+    """Metrics of the memory of answers: hit rate and size.
 
     Hit rate: `1 - rate(searches_total) / rate(memo_lookups_total)`.
     """
     metrics.watch_count(
-        "memo_lookups", "Answers of nodes that were asked for", lambda: float(engine.looked_up)
+        "memo_lookups", "Node answers requested from the engine", lambda: float(engine.looked_up)
     )
     metrics.watch_count(
-        "searches", "Searches run: answers not found in memory", lambda: float(engine.searches)
+        "searches",
+        "Searches run because no remembered answer was found",
+        lambda: float(engine.searches),
     )
     metrics.watch_count(
         "memo_mismatch",
-        "Remembered answers that a plain search contradicted: a bug",
+        "Remembered answers that a plain search contradicted; anything but 0 is a bug",
         lambda: float(engine.mismatches),
     )
     metrics.watch_count(
         "memo_evictions",
-        "Questions forgotten, with their answers, to make room",
+        "Questions evicted from memory, with their answers",
         lambda: float(engine.memo.evictions),
     )
+    metrics.watch_value("memo_answers", "Node answers in memory", lambda: float(engine.memo.weight))
+    metrics.watch_value("memo_questions", "Questions in memory", lambda: float(len(engine.memo)))
     metrics.watch_value(
-        "memo_answers", "Answers held, one a question and node", lambda: float(engine.memo.weight)
-    )
-    metrics.watch_value("memo_questions", "Questions held", lambda: float(len(engine.memo)))
-    metrics.watch_value(
-        "memo_limit", "Most answers that are held", lambda: float(engine.memo.limit)
+        "memo_limit", "Maximum number of node answers in memory", lambda: float(engine.memo.limit)
     )

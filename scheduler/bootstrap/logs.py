@@ -1,6 +1,7 @@
 """Logging: one line an event, text for people or JSON for machines; no headers, tokens or bodies.
 
-Control characters are escaped and long strings cut: names and messages come from tenants. Source: reliability 5.5.
+Control characters are escaped and long strings cut: names and messages come from tenants. Source:
+docs/design/security.md#secrets-and-logs.
 """
 
 import logging

@@ -1,7 +1,8 @@
 """One process from start to clean end: servers, reflectors, leadership, and the work of its mode.
 
 SIGTERM: not ready any more, serve a little longer, refuse new work, let the binds under way end, give the lease back.
-A lost lease ends the process within a second; so does the death of a critical task. Source: reliability 4.3-4.5.
+A lost lease ends the process within a second; so does the death of a critical task. Source:
+docs/design/leader-election.md#rules, docs/design/process.md.
 """
 
 import asyncio
@@ -121,7 +122,7 @@ def _run(settings: Settings, mode: Mode) -> int:
 
 
 def _check(settings: Settings, mode: Mode) -> None:
-    """Refuse what cannot work, or must not be started: webhooks that anybody in the network could call.
+    """Refuse settings that cannot work or are unsafe, such as webhooks without TLS outside loopback.
 
     Raises:
         ValueError: says which setting and why.
@@ -132,7 +133,7 @@ def _check(settings: Settings, mode: Mode) -> None:
         server_context(settings.tls)
     elif mode is Mode.EXTENDER and not is_loopback(settings.bind_address):
         raise ValueError(
-            "plain HTTP is served on loopback only: give --tls-cert-file and --client-ca-file"
+            "plain HTTP is only served on loopback: set --tls-cert-file and --client-ca-file"
         )
     if settings.leader_election.follow_lease and settings.leader_election.enabled:
         raise ValueError("followLease excludes leader election: set --leader-elect=false")
@@ -452,9 +453,7 @@ class Process:
             try:
                 await core.reflectors.relist(Kind.RESOURCE_CLAIM)
             except (ApiError, UnavailableError, ValueError) as error:
-                _log.warning(
-                    "claims could not be listed afresh, going on with the watch: %s", error
-                )
+                _log.warning("could not list claims again, continuing with the watch: %s", error)
             core.epochs.rise_above(claim.metadata.annotations for claim in core.cache.claims())
             if not core.leadership.needs_sweep:
                 return
@@ -482,7 +481,7 @@ class Process:
             may_write=core.may_write,
             assume=core.cache.assume_claim,
         )
-        _log.info("took over: stamped %d claims with epoch %d", stamped, epoch)
+        _log.info("took over leadership: stamped epoch on %d claims (epoch %d)", stamped, epoch)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -500,7 +499,7 @@ class Process:
                 _log.error("%s failed: %s", name, error, exc_info=error)
 
     async def _drain(self) -> None:
-        """Let what is under way end, begin nothing new."""
+        """Finish binds in progress and start nothing new."""
         _log.info("shutting down")
         settings = self.core.settings
         self._stopping = True
@@ -517,4 +516,4 @@ class Process:
         if is_drained:
             await self.core.leadership.release()
         else:
-            _log.warning("binds are still under way: they are left to the next leader")
+            _log.warning("stopping with binds in progress: the next leader finishes or undoes them")

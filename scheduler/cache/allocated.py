@@ -6,7 +6,7 @@ a share id occupies that share and its consumed capacity, any other the whole de
 
 What several claims use more of than there is: `scheduler.cache.conflicts`.
 
-Source: scheduler-and-claims 1.9; dra-allocator 2.1.
+Source: docs/design/claims.md#memory; docs/design/allocator.md#inputs.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set, Sized
@@ -105,7 +105,7 @@ class PoolUses:
             self._consumed[device] = _plus(self._consumed.get(device, {}), use.consumed)
 
     def remove(self, use: Use) -> None:
-        """Count a use no more.
+        """Stop counting a use.
 
         The device's capacity is added up again: a sum from which is subtracted has the same value as one to which the
         amount was never added, but not the same precision, and upstream's rounding depends on that.

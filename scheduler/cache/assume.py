@@ -5,13 +5,13 @@ its version; after that the watch knows at least as much, also when it knows tha
 
 The watch shows every write in its order, so an allocation was set at the version of the first event that has it. A list
 or an answer tells less: what is read may have been set long before.
-Source: scheduler-and-claims 1.9, reliability R9; upstream's AssumeCache.
+Source: docs/design/claims.md#memory, docs/design/cache-and-watches.md#r9; upstream's AssumeCache.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 
 from scheduler.cache.store import Changed, Store, is_newer, key_of, version_of
-from scheduler.model import ClaimRecord
+from scheduler.model import ClaimRecord, unreadable
 
 _Changes = list[Changed[ClaimRecord]]
 
@@ -192,10 +192,15 @@ class AssumeCache:
         if new is None:
             return
         allocation = new.claim.status.allocation
+        before = None if old is None else old.claim.status.allocation
         if allocation is None:
             self._allocated_at.pop(uid, None)
-        elif old is None or old.claim.status.allocation != allocation:
+        elif allocation == before:
+            pass
+        elif unreadable(new) is None and (old is None or unreadable(old) is None):
             self._allocated_at[uid] = _version(new)
+        else:  # what cannot be read may have had this allocation for long
+            self._allocated_at.pop(uid, None)
 
     def _after(self, key: str, before: ClaimRecord | None) -> _Changes:
         changes = [change for change in self._settled() if not _is_about(change, key)]

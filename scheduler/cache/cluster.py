@@ -2,7 +2,8 @@
 
 One writer, no waiting: stores and indexes change in the same step, so whoever does not await sees them agree.
 Readers take a snapshot: immutable, copied on write, the same object while nothing changes.
-Source: scheduler-and-claims 1.9, 7.1; reliability 4.1.
+Source: docs/design/claims.md#memory, docs/design/scheduling-cycle.md#which-pods;
+docs/design/cache-and-watches.md#reflectors.
 """
 
 import hashlib
@@ -134,7 +135,7 @@ class ClusterCache:
             Whether the list differs from what was known.
 
         Raises:
-            ValueError: the list is older than what has been seen (reliability F13).
+            ValueError: the list is older than what has been seen (docs/design/failure-model.md#f13).
         """
         store = self._stores[kind]
         changes = store.replace(cast("Iterable[Any]", objects), resource_version, is_reset=is_reset)
@@ -213,7 +214,7 @@ class ClusterCache:
         self._expect(PlaceSet(uid, pod, node_name, demand))
 
     def forget_pod(self, uid: str) -> None:
-        """Count a pod no more on the node decided for it: the bind failed."""
+        """Stop counting a pod on its decided node: the bind failed."""
         if self._assumed_pods.pop(uid, None) is not None:
             self._node_index.remove_pod(uid)
         self._expect(PlaceSet(uid))
@@ -353,7 +354,10 @@ class ClusterCache:
         self._listeners.append(listener)
 
     def subscribe_conflicts(self, listener: ConflictListener) -> None:
-        """Call back when a claim turns out to use more than others leave: another writer is at work (reliability F32)."""
+        """Call back when a claim turns out to use more than others leave: another writer is at work.
+
+        See docs/design/failure-model.md#f32.
+        """
         self._conflict_listeners.append(listener)
 
     def subscribe_progress(self, listener: ProgressListener) -> None:
@@ -444,7 +448,7 @@ class ClusterCache:
     # -- inside -----------------------------------------------------------------------------------------------------
 
     def _changed(self, kind: Kind, changes: Sequence[Changed[Any]]) -> None:
-        """Bring the indexes in line, then tell."""
+        """Update the indexes, then notify subscribers."""
         if not changes:
             return
         self._note_unreadable(kind, changes)

@@ -8,7 +8,8 @@ others do. A claim that would still fit is not asked to, also if a later one mak
 What slices offer may shrink after it was given away. That is no conflict between claims whose pods are bound, and a
 claim that adds nothing to what those use does not give way for it. A claim that adds something does.
 
-Source: reliability 1.1 (S1 to S3), 2.1 (W3), F22, F32.
+Source: docs/design/invariants.md#safety (S1 to S3), docs/design/write-protocol.md#steps (W3),
+docs/design/failure-model.md#f22, docs/design/failure-model.md#f32.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -200,6 +201,9 @@ class _Question:
 
     def conflicts(self, own: Sequence[Use]) -> Iterator[Conflict]:
         """What some uses of the claim exceed: one conflict at most of each shared device, of counters, of groups."""
+        if not self.limits.is_known:
+            yield from self._unknown(own)
+            return
         shared = dict.fromkeys(use.device for use in own if use.share_id is not None)
         for device in shared:
             yield from self._capacity(device)
@@ -212,6 +216,15 @@ class _Question:
             yield from self._counters(takers)
             if self.limits.groups:
                 yield from self._groups(takers)
+
+    def _unknown(self, own: Sequence[Use]) -> Iterator[Conflict]:
+        """Nothing new comes from a pool of which a slice cannot be read: a guess would let two writers both stay."""
+        part = _Part("", {}, _Side.OURS, (self.uid,))
+        if own and not self.is_excused([part]):
+            problem = f"a slice of pool {self.pool_id} cannot be read: it is not known what is left"
+            yield Conflict(
+                self._id(own[0].device), self.uid, "", other_is_earlier=True, problem=problem
+            )
 
     def _capacity(self, name: str) -> Iterator[Conflict]:
         device, consumed = self.limits.device(name), self.pool.consumed(name)

@@ -2,7 +2,7 @@
 
 Held from the decision (before the next pod is looked at) until the bind has ended, so that no other decision gives
 the same devices away. Two pods that share a claim may both hold it; the claim stays held until the last lets go.
-Source: scheduler-and-claims 1.9.
+Source: docs/design/claims.md#memory.
 """
 
 from collections.abc import Iterable, Mapping

@@ -3,7 +3,9 @@
 A complete pool is its newest generation. While a driver publishes one slice by slice, what the newest slices do not say
 yet is taken from older ones: a limit is better known late than not at all.
 
-Source: KEP-4815 (counters), KEP-5075 (capacity), KEP-5963 (compatibility groups); dra-allocator 2.3, 3.9, 3.11, 3.12.
+Source: KEP-4815 (counters), KEP-5075 (capacity), KEP-5963 (compatibility groups);
+docs/design/allocator.md#generation-and-completeness, docs/design/allocator.md#consumable-capacity,
+docs/design/allocator.md#counters.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +14,7 @@ from typing import Final
 from allocator.counters import CounterKey, consumed_counters, offered_counters
 from allocator.model.devices import CounterSet, Device
 from allocator.snapshot import PreparedSlice
+from scheduler.model import UnreadableSlice
 
 Groups = Mapping[str, tuple[str, ...]]
 """Counter set name -> the compatibility groups of a device there."""
@@ -36,14 +39,25 @@ class PoolLimits:
     """The limits of one pool.
 
     Attributes:
-        is_plain: no device can be shared or takes from counters: each is for one claim, and nothing else limits.
+        is_known: every slice can be read.
+        is_plain: no device can be shared or takes from counters: each is for one claim, and nothing else limits. Not if
+            some slice cannot be read.
         counters: counter -> amount, in nano-units.
         takes: device name -> what it takes from counters, in nano-units. Only devices that take something.
         takers: counter set name -> names of the devices that take from it.
         groups: device name -> its compatibility groups. All devices with counters, if any declares groups; else none.
     """
 
-    __slots__ = ("_by_name", "_slices", "counters", "groups", "is_plain", "takers", "takes")
+    __slots__ = (
+        "_by_name",
+        "_slices",
+        "counters",
+        "groups",
+        "is_known",
+        "is_plain",
+        "takers",
+        "takes",
+    )
 
     def __init__(self, slices: Sequence[PreparedSlice] = ()) -> None:
         """Read the slices of one pool, of any generation."""
@@ -54,7 +68,10 @@ class PoolLimits:
         self.takers: dict[str, list[str]] = {}
         self.groups: dict[str, Groups] = {}
         facts = [_facts_of(prepared) for prepared in self._slices]
-        self.is_plain = not any(each.consumers or each.has_shared for each in facts)
+        self.is_known = not any(isinstance(each.source, UnreadableSlice) for each in slices)
+        self.is_plain = self.is_known and not any(
+            each.consumers or each.has_shared for each in facts
+        )
         if not self.is_plain:
             self._add_counters(device for each in facts for device in each.consumers)
 

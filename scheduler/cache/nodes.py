@@ -1,7 +1,7 @@
 """Nodes with what runs on them: sums kept pod by pod, frozen node by node for snapshots.
 
-Source: scheduler-and-claims 7.1: every pod with a node counts until it is terminal, terminating ones and other
-schedulers' too, and those we have decided and not yet seen bound.
+Source: docs/design/scheduling-cycle.md#which-pods: every pod with a node counts until it is terminal, terminating ones
+and other schedulers' too, and those we have decided and not yet seen bound.
 """
 
 from collections.abc import Mapping, Set
@@ -106,7 +106,7 @@ class NodeIndex:
         self._touch(node_name)
 
     def remove_pod(self, uid: str) -> None:
-        """Count a pod no more."""
+        """Stop counting a pod."""
         node_name = self._node_of.pop(uid, None)
         if node_name is None:
             return

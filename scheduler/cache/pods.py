@@ -1,6 +1,6 @@
 """Pods by UID, by the claims they name, and those that wait for a node.
 
-Source: scheduler-and-claims 1.3 (how a pod names its claims), 7.1.
+Source: docs/design/claims.md#resolving (how a pod names its claims), docs/design/scheduling-cycle.md#which-pods.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def is_pending(pod: Pod) -> bool:
 
 
 class PodIndex:
-    """Who uses which claim, and who waits."""
+    """Indexes pods by the claims they use, and pods that wait for a node."""
 
     def __init__(self) -> None:
         self._by_claim: dict[str, tuple[str, ...]] = {}

@@ -1,4 +1,6 @@
-"""The check that the indexes are what a count from nothing gives (reliability R11), in steps short enough for a loop.
+"""The check that the indexes are what a count from nothing gives, in steps short enough for a loop.
+
+See docs/design/cache-and-watches.md#r11.
 
 What is compared is captured at the start and immutable, so the cache may move on between steps.
 """

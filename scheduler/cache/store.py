@@ -4,7 +4,7 @@ The API server orders all writes of one resource by resourceVersion, and a watch
 event at or below the version already reached is a repetition, also when its object is not here any more.
 
 An object that cannot be read is kept as far as it can be, together with what the version before says (`unreadable`).
-Source: reliability R7, F10, F11.
+Source: docs/design/cache-and-watches.md#r7, docs/design/failure-model.md#f10, docs/design/failure-model.md#f11.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

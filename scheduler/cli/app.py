@@ -40,7 +40,7 @@ def create_app(modules: Sequence[str] = COMMANDS) -> typer.Typer:
     """Make the application with the commands of some modules; all by default."""
     app = typer.Typer(
         name="dra-scheduler",
-        help="Chooses nodes and devices together for pods with ResourceClaims, and says why.",
+        help="Schedules pods with ResourceClaims: chooses node and devices together, and explains every refusal.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
@@ -49,7 +49,7 @@ def create_app(modules: Sequence[str] = COMMANDS) -> typer.Typer:
 
     @app.callback()
     def root() -> None:
-        """Chooses nodes and devices together for pods with ResourceClaims, and says why."""
+        """Schedules pods with ResourceClaims: chooses node and devices together, and explains every refusal."""
 
     for name in modules:
         importlib.import_module(f"scheduler.cli.{name}").register(app)

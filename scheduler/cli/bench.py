@@ -68,26 +68,28 @@ def bench(
     ] = None,
     devices: Annotated[
         int | None,
-        typer.Option(help=f"Devices of each node; {DEVICES} by default.", show_default=False),
+        typer.Option(help=f"Devices on each node; {DEVICES} by default.", show_default=False),
     ] = None,
     pods: Annotated[
         int | None,
         typer.Option(
-            help=f"Pods that wait, each for one device; {PODS} by default.", show_default=False
+            help=f"Pending pods, each asking for one device; {PODS} by default.", show_default=False
         ),
     ] = None,
     output: Annotated[
-        TableOrJson, typer.Option("-o", "--output", help="Form of the answer.")
+        TableOrJson, typer.Option("-o", "--output", help="Output format.")
     ] = TableOrJson.TABLE,
     profile: Annotated[
         str,
         typer.Option(
             metavar="FILE",
-            help="Sample what runs, write collapsed stacks to this file, and say what was hottest.",
+            help="Profile the run: write collapsed stacks to this file and list the hottest functions.",
             show_default=False,
         ),
     ] = "",
-    policy: Annotated[str, typer.Option(help="How to choose among devices that fit.")] = "FirstFit",
+    policy: Annotated[
+        str, typer.Option(help="Policy that chooses among devices that fit.")
+    ] = "FirstFit",
     kubernetes_version: Version = DEFAULT_VERSION,
     feature_gates: Gates = "",
 ) -> int:
@@ -102,7 +104,7 @@ def bench(
     if files or more:
         given = [flag for flag, value in shape.items() if value is not None]
         if given:
-            raise CliError(f"{given[0]}: describes a synthetic cluster; it does not go with -f")
+            raise CliError(f"{given[0]}: describes a synthetic cluster; cannot be combined with -f")
         workload = _from_manifests(files, more, options)
     else:
         workload = _synthetic(
@@ -148,13 +150,13 @@ def _from_manifests(
     for kind, what in ((Kind.NODE, "nodes"), (Kind.POD, "pods")):
         if not workload.lists[kind]:
             _complain_of(workload)
-            raise CliError(f"the manifests hold no {what}: there is nothing to measure")
+            raise CliError(f"the manifests hold no {what}: nothing to measure")
     return workload
 
 
 @contextmanager
 def _opened(path: str) -> Iterator[TextIO | None]:
-    """Open the file at once: nobody wants to hear after minutes that it cannot be written."""
+    """Open the file up front, so that an unwritable path fails before the measurement and not after it."""
     if not path:
         yield None
         return
@@ -236,7 +238,7 @@ def _rows(figures: "Figures") -> Iterator[tuple[str, str]]:
         yield (
             "filter, first question",
             f"{filtered.first_ms:.1f} ms for {filtered.nodes:,} nodes"
-            f" (their views, made at the start, {filtered.views_ms:.0f} ms)",
+            f" (deriving their views at start-up: {filtered.views_ms:.0f} ms)",
         )
         yield "filter, one node changed", f"{_text(filtered.again)}, {filtered.calls} calls"
         yield "  answers", _answers(filtered.work)
@@ -259,7 +261,7 @@ def _answers(work: "Work") -> str:
 
 
 def _mebibytes(size: int | None) -> str:
-    return "memory unknown" if size is None else f"{size / 2**20:,.0f} MiB at most"
+    return "memory unknown" if size is None else f"{size / 2**20:,.0f} MiB peak"
 
 
 def _print_profile(profile: "Profile", file: str) -> None:

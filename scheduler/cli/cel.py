@@ -28,7 +28,7 @@ def cel(
     more: MoreFiles = None,
     files: Files = None,
     output: Annotated[
-        TableOrJson, typer.Option("-o", "--output", help="Form of the answer.")
+        TableOrJson, typer.Option("-o", "--output", help="Output format.")
     ] = TableOrJson.TABLE,
     jsonl: Annotated[
         bool,
@@ -38,7 +38,7 @@ def cel(
         ),
     ] = False,
 ) -> int:
-    """Try a CEL device selector on the devices of manifests."""
+    """Evaluate a CEL device selector on the devices in manifests."""
     if jsonl:
         if expression is not None or files or more:
             raise CliError("--jsonl reads standard input; it takes neither EXPR nor files")

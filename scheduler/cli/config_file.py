@@ -147,7 +147,7 @@ def check_settings(settings: Settings) -> None:
     _check_addresses(settings)
     tls = settings.tls
     if bool(tls.cert_file) != bool(tls.key_file):
-        raise SettingsError("tls", "certFile and keyFile need each other")
+        raise SettingsError("tls", "certFile and keyFile must be set together")
     if tls.client_ca_file and not tls.cert_file:
         raise SettingsError("tls.clientCaFile", "needs certFile and keyFile")
     election = settings.leader_election

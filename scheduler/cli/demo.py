@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         "demo",
-        help="Schedule a mixed GPU and NIC workload in this process and show what went where.",
+        help="Schedule a mixed GPU and NIC workload in one process and show where each pod went.",
     )(demo)
 
 
@@ -27,7 +27,8 @@ def demo(
     serve: Annotated[
         bool,
         typer.Option(
-            "--serve", help="Stay up afterwards and print a kubeconfig for the embedded API server."
+            "--serve",
+            help="Keep running afterwards and print a kubeconfig for the embedded API server.",
         ),
     ] = False,
 ) -> int:
@@ -39,9 +40,9 @@ def demo(
 
 
 async def _run(*, serve: bool) -> int:
-    from scheduler.apiserver.app import kubeconfig
-    from scheduler.apiserver.app import serve as serve_api
-    from scheduler.bootstrap.demo import Demo
+    from scheduler.lab.apiserver.app import kubeconfig
+    from scheduler.lab.apiserver.app import serve as serve_api
+    from scheduler.lab.demo import Demo
 
     out = console()
     cluster = Demo()
@@ -54,12 +55,12 @@ async def _run(*, serve: bool) -> int:
         is_settled = await cluster.wait_until_settled()
         _show(out, cluster.placed(), time.perf_counter() - started)
         if not is_settled:
-            out.print("Some pods are still undecided: something is wrong here.")
+            out.print("Some pods were neither bound nor refused in time. This is a bug.")
             return 1
         if serve:
             async with serve_api(cluster.server, cluster.clock) as url:
                 out.print(
-                    f"\nThe API server stays at {url} until you press Ctrl-C. A kubeconfig for it:\n"
+                    f"\nThe API server is running at {url} until you press Ctrl-C. A kubeconfig for it:\n"
                 )
                 out.print(kubeconfig(url))
                 await asyncio.get_running_loop().create_future()

@@ -27,30 +27,30 @@ _MOST_DEVICES = 16
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    group = typer.Typer(
-        help="Say why: where a pod runs or would run, and what keeps it from every node."
-    )
+    group = typer.Typer(help="Show where a pod runs or would run, or what keeps it from each node.")
     group.command("pod")(pod)
 
     @group.callback()
     def root() -> None:
-        """Say why: where a pod runs or would run, and what keeps it from every node."""
+        """Show where a pod runs or would run, or what keeps it from each node."""
 
     app.add_typer(group, name="explain")
 
 
 def pod(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The pod.")],
-    namespace: Annotated[str, typer.Option("-n", "--namespace", help="Its namespace.")] = "default",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the pod.")],
+    namespace: Annotated[
+        str, typer.Option("-n", "--namespace", help="Namespace of the pod.")
+    ] = "default",
     files: Files = None,
     kubeconfig: Kubeconfig = "",
     output: Annotated[
-        TableOrJson, typer.Option("-o", "--output", help="Form of the answer.")
+        TableOrJson, typer.Option("-o", "--output", help="Output format.")
     ] = TableOrJson.TABLE,
     kubernetes_version: VersionOfServer = "",
     feature_gates: Gates = "",
 ) -> int:
-    """Explain one pod, with manifests (-f) or in a live cluster."""
+    """Explain one pod, from manifests (-f) or in a live cluster."""
     from allocator.features import LATEST_VERSION
     from scheduler.offline.explain import explain_pod, explanation_tree
     from scheduler.offline.simulate import SimulationOptions

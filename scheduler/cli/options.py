@@ -17,7 +17,7 @@ Files = Annotated[
     typer.Option(
         "-f",
         "--filename",
-        help="File, folder or - (standard input); may be given several times.",
+        help="File, folder, or - for standard input. Can be repeated.",
         show_default=False,
     ),
 ]
@@ -25,19 +25,28 @@ MoreFiles = Annotated[
     list[str] | None, typer.Argument(help="More files or folders.", show_default=False)
 ]
 Version = Annotated[
-    str, typer.Option("--kubernetes-version", help="Whose defaults of feature gates apply.")
+    str,
+    typer.Option(
+        "--kubernetes-version", help="Kubernetes version whose feature gate defaults apply."
+    ),
 ]
 Gates = Annotated[
-    str, typer.Option("--feature-gates", help="NAME=true|false, separated by commas.")
+    str,
+    typer.Option(
+        "--feature-gates", help="Feature gates to change, as NAME=true|false, separated by commas."
+    ),
 ]
 Kubeconfig = Annotated[
-    str, typer.Option(help="Without -f: the cluster to ask; else $KUBECONFIG, else in-cluster.")
+    str,
+    typer.Option(
+        help="Kubeconfig of the cluster to read if there is no -f; default: $KUBECONFIG, else in-cluster."
+    ),
 ]
 VersionOfServer = Annotated[
     str,
     typer.Option(
         "--kubernetes-version",
-        help="Whose defaults of feature gates apply; else the server's.",
+        help="Kubernetes version whose feature gate defaults apply; default: the server's.",
     ),
 ]
 DEFAULT_VERSION = LATEST_VERSION

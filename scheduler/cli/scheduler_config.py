@@ -1,6 +1,6 @@
 """`scheduler-config`: the KubeSchedulerConfiguration of the kube-scheduler that calls the extender.
 
-Source: `architecture.md` decision 7; scheduler-and-claims 6.7.
+Source: docs/decisions/0007-two-profiles.md; docs/design/extender.md#profiles.
 """
 
 from enum import StrEnum
@@ -38,25 +38,33 @@ def scheduler_config(
     ] = LATEST_VERSION,
     profile: Annotated[
         Profile,
-        typer.Option(help="safe: kube-scheduler filters, we choose devices; fast: we filter too."),
+        typer.Option(
+            help="safe: kube-scheduler filters nodes, the extender chooses devices; fast: the extender filters too."
+        ),
     ] = Profile.SAFE,
-    url_prefix: Annotated[
-        str, typer.Option(help="Where the extender is.")
-    ] = "http://127.0.0.1:8888",
-    tls_ca_file: Annotated[str, typer.Option(help="CA of the extender's certificate.")] = "",
-    tls_cert_file: Annotated[str, typer.Option(help="Client certificate of kube-scheduler.")] = "",
-    tls_key_file: Annotated[str, typer.Option(help="Its private key.")] = "",
+    url_prefix: Annotated[str, typer.Option(help="URL of the extender.")] = "http://127.0.0.1:8888",
+    tls_ca_file: Annotated[
+        str, typer.Option(help="CA bundle that signed the extender's certificate.")
+    ] = "",
+    tls_cert_file: Annotated[
+        str, typer.Option(help="Client certificate that kube-scheduler presents.")
+    ] = "",
+    tls_key_file: Annotated[str, typer.Option(help="Private key of the client certificate.")] = "",
     scheduler_name: Annotated[
-        str, typer.Option(help="Pods with this schedulerName are scheduled.")
+        str, typer.Option(help="schedulerName of the pods to schedule.")
     ] = "dra-scheduler",
     lease: Annotated[
-        str, typer.Option(help="Lease of this kube-scheduler, NAMESPACE/NAME.")
+        str, typer.Option(help="NAMESPACE/NAME of the Lease that this kube-scheduler uses.")
     ] = "dra-scheduler/dra-kube-scheduler",
     kubeconfig: Annotated[
-        str, typer.Option(help="Kubeconfig of kube-scheduler; empty: in-cluster.")
+        str, typer.Option(help="Kubeconfig for kube-scheduler; default: in-cluster.")
     ] = "",
     flags: Annotated[
-        bool, typer.Option("--flags", help="Print the command-line flags that go with it instead.")
+        bool,
+        typer.Option(
+            "--flags",
+            help="Print the command-line flags that kube-scheduler needs instead of the configuration.",
+        ),
     ] = False,
 ) -> int:
     """Print the configuration for a dedicated kube-scheduler in extender mode."""

@@ -13,9 +13,9 @@ from scheduler.cli.options import parse_bool, parse_gates
 def register(app: typer.Typer) -> None:
     """Add both commands."""
     app.command(
-        "extender", help="Answer kube-scheduler's webhooks: filter, prioritize, preempt, bind."
+        "extender", help="Run as a kube-scheduler extender: filter, prioritize, preempt, bind."
     )(_command("run_extender"))
-    app.command("run", help="Schedule the pods that name this scheduler, without kube-scheduler.")(
+    app.command("run", help="Run as a stand-alone scheduler for pods that name it.")(
         _command("run_standalone")
     )
 
@@ -28,24 +28,28 @@ def _command(entry: str) -> Callable[..., int]:
         write_config_to: Annotated[
             str,
             typer.Option(
-                help="Write the settings, defaults included, to this file (or -) and end."
+                help="Write all settings, including defaults, to this file (- for standard output) and exit."
             ),
         ] = "",
         kubeconfig: Annotated[
-            str | None, typer.Option(help="Else $KUBECONFIG, else in-cluster.")
+            str | None,
+            typer.Option(help="Path to a kubeconfig; default: $KUBECONFIG, else in-cluster."),
         ] = None,
         scheduler_name: Annotated[
-            str | None, typer.Option(help="Pods with this schedulerName are ours.")
+            str | None, typer.Option(help="Schedule pods with this schedulerName.")
         ] = None,
-        bind_address: Annotated[str | None, typer.Option(help="HOST:PORT of the webhooks.")] = None,
+        bind_address: Annotated[
+            str | None, typer.Option(help="HOST:PORT to serve the webhooks on.")
+        ] = None,
         health_address: Annotated[
-            str | None, typer.Option(help="HOST:PORT of /livez, /readyz, /startupz, /metrics.")
+            str | None,
+            typer.Option(help="HOST:PORT to serve /livez, /readyz, /startupz and /metrics on."),
         ] = None,
         enable_profiling: Annotated[
             bool | None,
             typer.Option(
                 "--enable-profiling/--no-enable-profiling",
-                help="Serve /debug/profile at the health address; off by default.",
+                help="Serve /debug/profile on the health address. Off by default.",
                 show_default=False,
             ),
         ] = None,
@@ -58,37 +62,49 @@ def _command(entry: str) -> Callable[..., int]:
             ),
         ] = None,
         leader_elect: Annotated[
-            str | None, typer.Option(metavar="true|false", help="Take part in a leader election.")
+            str | None, typer.Option(metavar="true|false", help="Take part in leader election.")
         ] = None,
         follow_lease: Annotated[
             str | None,
-            typer.Option(help="NAMESPACE/NAME of the lease of the kube-scheduler in the same pod."),
+            typer.Option(
+                help="NAMESPACE/NAME of the Lease held by the kube-scheduler in the same pod; write only while it holds it."
+            ),
         ] = None,
         tls_cert_file: Annotated[
-            str | None, typer.Option(help="Certificate of the webhooks.")
+            str | None, typer.Option(help="Serving certificate for the webhooks (PEM).")
         ] = None,
-        tls_private_key_file: Annotated[str | None, typer.Option(help="Its private key.")] = None,
+        tls_private_key_file: Annotated[
+            str | None, typer.Option(help="Private key for the serving certificate (PEM).")
+        ] = None,
         client_ca_file: Annotated[
-            str | None, typer.Option(help="CA whose clients may call; others are refused.")
+            str | None,
+            typer.Option(help="CA bundle (PEM) that client certificates must be signed by."),
         ] = None,
         profile: Annotated[
-            str | None, typer.Option(metavar="safe|fast", help="As kube-scheduler is configured.")
+            str | None,
+            typer.Option(
+                metavar="safe|fast",
+                help="Profile that kube-scheduler is configured with (see scheduler-config).",
+            ),
         ] = None,
         policy: Annotated[
-            str | None, typer.Option(help="How to choose among devices that fit.")
+            str | None, typer.Option(help="Policy that chooses among devices that fit.")
         ] = None,
         kubernetes_version: Annotated[
             str | None,
-            typer.Option(help="Whose defaults of feature gates apply; else the server's."),
+            typer.Option(
+                help="Kubernetes version whose feature gate defaults apply; default: the server's."
+            ),
         ] = None,
         feature_gates: Annotated[
-            str | None, typer.Option(help="NAME=true|false, separated by commas.")
+            str | None,
+            typer.Option(help="Feature gates to change, as NAME=true|false, separated by commas."),
         ] = None,
         logging_format: Annotated[
-            str | None, typer.Option(metavar="text|json", help="Form of the log.")
+            str | None, typer.Option(metavar="text|json", help="Log format.")
         ] = None,
         verbosity: Annotated[
-            int, typer.Option("-v", count=True, help="Say more; may be repeated.")
+            int, typer.Option("-v", count=True, help="Log more; can be repeated.")
         ] = 0,
     ) -> int:
         from scheduler.cli.config_file import load_settings, write_settings

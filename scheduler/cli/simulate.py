@@ -39,26 +39,29 @@ def register(app: typer.Typer) -> None:
 def simulate(
     files: Files = None,
     more: MoreFiles = None,
-    output: Annotated[
-        Output, typer.Option("-o", "--output", help="Form of the answer.")
-    ] = Output.TABLE,
-    policy: Annotated[str, typer.Option(help="How to choose among devices that fit.")] = "FirstFit",
+    output: Annotated[Output, typer.Option("-o", "--output", help="Output format.")] = Output.TABLE,
+    policy: Annotated[
+        str, typer.Option(help="Policy that chooses among devices that fit.")
+    ] = "FirstFit",
     on_node_error: Annotated[
         OnNodeError,
         typer.Option(
-            help="An error of one node's devices rejects that node, or aborts as in-tree does."
+            help="What an error on one node's devices does: reject the node, or abort the pod's attempt as kube-scheduler does."
         ),
     ] = OnNodeError.REJECT,
     kubernetes_version: Version = DEFAULT_VERSION,
     feature_gates: Gates = "",
     all_nodes: Annotated[
-        bool, typer.Option("--all-nodes", help="Say for every pod what every node is to it.")
+        bool,
+        typer.Option(
+            "--all-nodes", help="Show for each pod which nodes fit and why the others do not."
+        ),
     ] = False,
     exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="Exit with 1 when a pod does not fit.")
+        bool, typer.Option("--exit-code", help="Exit with code 1 if a pod does not fit.")
     ] = False,
 ) -> int:
-    """Schedule the pods of manifests without a cluster: what goes where, and what does not fit and why."""
+    """Schedule the pods in manifests without a cluster; show where each goes, or why it does not fit."""
     from allocator.policies import POLICIES
     from scheduler.offline.simulate import SimulationOptions
     from scheduler.offline.simulate import simulate as run_simulation

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scheduler.views.top import ClaimRow, DeviceRow, PoolRow
 
 _HELP = "Show how full the cluster is: pools, devices, claims."
-Form = Annotated[Output, typer.Option("-o", "--output", help="Form of the answer.")]
+Form = Annotated[Output, typer.Option("-o", "--output", help="Output format.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -60,7 +60,7 @@ def devices(
     kubernetes_version: VersionOfServer = "",
     feature_gates: Gates = "",
 ) -> int:
-    """Show devices: free or not, and which claims hold them."""
+    """Show devices: state, and which claims hold them."""
     from scheduler.views.top import device_rows, devices_tree
 
     inventory = _inventory(files, kubeconfig, kubernetes_version, feature_gates)

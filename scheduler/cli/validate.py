@@ -30,13 +30,15 @@ def validate(
     files: Files = None,
     more: MoreFiles = None,
     output: Annotated[
-        TableOrJson, typer.Option("-o", "--output", help="Form of the answer.")
+        TableOrJson, typer.Option("-o", "--output", help="Output format.")
     ] = TableOrJson.TABLE,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for warnings too.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with code 1 on warnings too.")
+    ] = False,
     kubernetes_version: Version = DEFAULT_VERSION,
     feature_gates: Gates = "",
 ) -> int:
-    """Check manifests: what the API server would reject (errors), and what goes wrong later (warnings)."""
+    """Check manifests: errors are what the API server would reject, warnings what goes wrong later."""
     from scheduler.offline.check import as_tree, check_manifests
 
     gates = features(kubernetes_version, feature_gates)

@@ -1,7 +1,8 @@
 """What is asked of an API server: reads that raise, writes whose outcome is a value, watches as lines.
 
 A write ends in one of three ways and the third must never be mistaken for the second: `Committed`, `Rejected` (it did
-not and will not happen), `Unknown` (it may have happened, or still happen). Source: reliability 2.2.
+not and will not happen), `Unknown` (it may have happened, or still happen). Source:
+docs/design/write-protocol.md#outcomes.
 """
 
 from collections.abc import AsyncIterator, Mapping

@@ -1,13 +1,15 @@
 """The API server over HTTP: kubernetes_asyncio reads kubeconfig and credentials, aiohttp carries the requests.
 
 The library's own session is not used for requests: it obeys proxy variables and .netrc, keeps 100 connections and has
-no timeouts (reliability D6, D10). Ours is built from the same configuration.
+no timeouts (docs/design/failure-model.md#d6, docs/design/failure-model.md#d10). Ours is built from the same
+configuration.
 
 Nothing is repeated behind the caller's back. aiohttp would send a PUT or DELETE a second time when a kept-alive
 connection breaks; a middleware of ours keeps it from that, so a broken connection is always `Unknown` for a write. A
 409 still has to be read before it is judged: a proxy between us and the server may repeat as well.
 
-Source: reliability 2.2, R8, D1-D12.
+Source: docs/design/write-protocol.md#outcomes, docs/design/cache-and-watches.md#r8, docs/design/failure-model.md#d1 to
+D12.
 """
 
 import asyncio
@@ -211,7 +213,7 @@ class KubeClient:
         if status != 200:
             raise _refusal(status, headers, body, f"GET {path}")
         if not _is_object(body, accept):
-            raise UnavailableError(f"GET {path}: the answer is no Kubernetes object")
+            raise UnavailableError(f"GET {path}: the response is not a Kubernetes object")
         return body
 
     async def write(
@@ -235,7 +237,7 @@ class KubeClient:
             return Unknown(_words(error))
         if 200 <= status < 300:
             if _parsed(answer) is None:
-                return Unknown(f"HTTP {status}, but the answer is no Kubernetes object")
+                return Unknown(f"HTTP {status}, but the response is not a Kubernetes object")
             return Committed(answer)
         if status in _UNDECIDED or not 400 <= status < 500:
             return Unknown(f"HTTP {status}")
@@ -461,7 +463,9 @@ def _refusal(status: int, headers: Mapping[str, str], body: bytes, what: str) ->
     """The error for an answer that is no success."""
     found = _parsed(body)
     if found is None and status >= 500:
-        return UnavailableError(f"{what}: HTTP {status}, and the answer is no Kubernetes object")
+        return UnavailableError(
+            f"{what}: HTTP {status}, and the response is not a Kubernetes object"
+        )
     kinds: dict[int, type[ApiError]] = {
         401: ForbiddenError,
         403: ForbiddenError,
@@ -501,7 +505,7 @@ async def _load(kubeconfig: str) -> tuple[Configuration, list[str]]:
             raise
         except Exception as error:  # noqa: BLE001 - the library lets errors of YAML, of base64 and of its own through
             # Not its text: a YAML error quotes the line it stumbled over, which may hold a token.
-            raise ConfigException(f"{path} is no kubeconfig ({type(error).__name__})") from None
+            raise ConfigException(f"{path} is not a kubeconfig ({type(error).__name__})") from None
     elif "KUBERNETES_SERVICE_HOST" in os.environ:
         load_incluster_config(  # type: ignore[no-untyped-call]
             client_configuration=configuration, try_refresh_token=False
@@ -509,7 +513,7 @@ async def _load(kubeconfig: str) -> tuple[Configuration, list[str]]:
         files = [f"{_SERVICE_ACCOUNT}/token"]
     else:
         raise ConfigException(
-            "no kubeconfig was given, KUBECONFIG is not set, and this is not a pod of a cluster"
+            "no kubeconfig given, KUBECONFIG is not set, and not running in a pod"
         )
     files += [
         name
@@ -524,7 +528,7 @@ def _files_of(path: str) -> list[str]:
     files = [str(Path(part).expanduser()) for part in path.split(os.pathsep) if part]
     for name in files:
         if not Path(name).is_file():
-            raise ConfigException(f"there is no kubeconfig at {name}")
+            raise ConfigException(f"kubeconfig not found: {name}")
     return files
 
 

@@ -117,7 +117,7 @@ class SearchResult:
         return replace(reason, devices=tuple(devices))
 
     def status_on(self, view: NodeView | None) -> Status:
-        """What a node with an equal view is to a pod; nearly always the very same object."""
+        """The answer of a node with an equal view; usually the same object."""
         reason = self.status.reason
         if view is None or reason is None:
             return self.status

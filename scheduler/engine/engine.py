@@ -1,10 +1,10 @@
-"""The cycle with a memory: the same answers as `scheduler.cycle`, without searching twice.
+"""The scheduling cycle with remembered answers: the same answers as `scheduler.cycle`, without searching twice.
 
-An answer is a function of question and node view (`architecture.md` 5.1), so equal nodes share one search, and there is
-nothing to invalidate: the view is the key. A log of changes tells which nodes have to be looked at again at all. When
-there are many nodes, `decide` stops as soon as it has enough that fit, as kube-scheduler does. The next time it begins
-one node further on, not behind the nodes it has just seen as kube-scheduler does: all nodes get their turn, and hardly
-any has to be searched for it.
+An answer is a function of question and node view (docs/design/engine.md#question-and-view), so equal nodes share one
+search, and there is nothing to invalidate: the view is the key. A log of changes tells which nodes have to be looked at
+again at all. When there are many nodes, `decide` stops as soon as it has enough that fit, as kube-scheduler does. The
+next time it begins one node further on, not behind the nodes it has just seen as kube-scheduler does: all nodes get
+their turn, and hardly any has to be searched for it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -207,7 +207,7 @@ class Engine:
         return walk.long_search or self._concluded(attempt, walk.answers, len(names))
 
     def stale(self, attempt: Attempt, names: Sequence[str]) -> list[str]:
-        """Those of some nodes that `filter_nodes` would have to look at."""
+        """The given nodes whose answers are stale, which `filter_nodes` would have to update."""
         answers = NodeAnswers(attempt, self._views)
         return answers.old(names) if answers.are_kept else []
 

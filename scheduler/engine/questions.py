@@ -183,7 +183,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class NoNodeFits:
-    """No node can do.
+    """Cached result: no node fits.
 
     Attributes:
         snapshot: when.

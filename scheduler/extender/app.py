@@ -9,7 +9,7 @@ a pod be bound. All of it is logged and counted.
 What kube-scheduler never sends gets an HTTP error: another method or media type, a body that is no JSON object. Errors
 never repeat what the caller sent.
 
-Source: pkg/scheduler/extender.go and its callers; reliability 5.4.
+Source: pkg/scheduler/extender.go and its callers; docs/design/security.md#input-limits.
 
 kube-scheduler waits for filter and prioritize between any two pods, so those calls go past FastAPI's middlewares and
 request objects: they are served straight from ASGI. FastAPI answers everything else.
@@ -265,9 +265,9 @@ def _problem_of(error: Exception, body: bytes, hint: str) -> _Problem:
         case ServiceError():
             return _Problem("time", error.status.message or NO_REASON)
         case HungUpError():
-            return _Problem("request", "the caller has hung up", 400)
+            return _Problem("request", "the client closed the connection", 400)
         case _:
-            _log.error("a call has met a defect", exc_info=error)
+            _log.error("internal error in a webhook", exc_info=error)
             return _Problem("defect", "internal error")
 
 

@@ -2,7 +2,7 @@
 
 For contended clusters: no two pods are sent after the same device. Released when the bind begins (which holds them
 itself), when the pod is filtered again or gone, and after a time limit: a crash or another choice of kube-scheduler leaks
-nothing. Off by default. Source: scheduler-and-claims 6.5 (B); `architecture.md` decision 6.
+nothing. Off by default. Source: docs/design/extender.md#forced-choice; docs/decisions/0006-bind-decides-again.md.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Our watches and kube-scheduler's are two: a pod may be asked about a few milliseconds before we know its claims."""
+"""kube-scheduler's watch and ours are independent: it may ask about a pod a few milliseconds before we see its claims."""
 
 from typing import Final
 

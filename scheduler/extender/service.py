@@ -1,7 +1,7 @@
 """The extender's verbs, from decoded arguments to answers. Knows no HTTP.
 
 Filter and prioritize reserve nothing. Bind decides again on the current state, synchronously with marking what it
-decided, and lets the binder write. Source: scheduler-and-claims 6; reliability 2.1.
+decided, and lets the binder write. Source: docs/design/extender.md; docs/design/write-protocol.md#steps.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ NO_REASON: Final = "no reason is known"
 _SHUTTING_DOWN: Final = error(
     Reason(kind=ReasonKind.NOT_READY, message="this extender is shutting down")
 )
-_BEING_BOUND: Final = FilterAnswer(error="the pod is bound, or being bound, already")
+_BEING_BOUND: Final = FilterAnswer(error="the pod is already bound, or a bind is in progress")
 
 
 class ExtenderService:
@@ -152,7 +152,7 @@ class ExtenderService:
     # --- filter -------------------------------------------------------------------------------------------------------
 
     async def filter(self, args: FilterArgs) -> FilterAnswer:
-        """Say which of the nodes can serve the pod.
+        """Answer filter: the nodes that can serve the pod.
 
         Raises:
             ServiceError: it cannot be said now.
@@ -344,7 +344,7 @@ class ExtenderService:
             self._wakeup.rejected(pod.metadata.uid, since)
 
     async def _delay(self) -> None:
-        """Let binds under way get through first; kube-scheduler would only pile up more of them."""
+        """Delay filter while many binds are in progress, so that kube-scheduler does not queue up more."""
         deadline = self._clock.monotonic() + DELAY_SECONDS
         while (
             self._binder.open_chains > self._max_open_binds and self._clock.monotonic() < deadline
@@ -480,7 +480,7 @@ class ExtenderService:
             """The node must still be there."""
             if node_name in self._cache.snapshot().nodes:
                 return None
-            return error(Reason(kind=ReasonKind.NO_NODES, message="the node is gone"))
+            return error(Reason(kind=ReasonKind.NO_NODES, message="the node no longer exists"))
 
         return self._binder.start(plan, recheck, deadline)
 
@@ -493,7 +493,7 @@ class ExtenderService:
         if bound_to == args.node and bound_to:
             return BOUND
         if bound_to:
-            return _failed(ReasonKind.WRITE_CONFLICT, "the pod is bound to another node already")
+            return _failed(ReasonKind.WRITE_CONFLICT, "the pod is already bound to another node")
         if pod.metadata.deletion_timestamp is not None:
             return _failed(ReasonKind.WRITE_CONFLICT, "the pod is being deleted")
         if pod.is_terminal:
@@ -502,7 +502,7 @@ class ExtenderService:
 
     async def _read_pod(self, args: BindArgs) -> Pod | BindOutcome:
         if not (_NAME.fullmatch(args.pod_name) and _NAME.fullmatch(args.pod_namespace)):
-            return _failed(ReasonKind.WRITE_CONFLICT, "there can be no pod of this name")
+            return _failed(ReasonKind.WRITE_CONFLICT, "not a valid pod name")
         meta = ObjectMeta(name=args.pod_name, namespace=args.pod_namespace, uid=args.pod_uid)
         try:
             async with asyncio.timeout(READ_SECONDS):
@@ -526,7 +526,7 @@ class ServiceError(Exception):
 
 
 _BOUND_ELSEWHERE: Final = BindOutcome(
-    Reason(kind=ReasonKind.WRITE_CONFLICT, message="the pod is being bound to another node already")
+    Reason(kind=ReasonKind.WRITE_CONFLICT, message="the pod is already being bound to another node")
 )
 
 

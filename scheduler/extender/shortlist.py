@@ -2,7 +2,7 @@
 
 Only for pods whose place kube-scheduler's own soft preferences would not change: with a shortlist it can choose among
 ours alone. Not to be used with another extender after us, which might refuse just these nodes.
-Source: `architecture.md` 5, `filterShortlist`.
+Source: docs/design/extender.md#shortlist.
 """
 
 from collections.abc import Iterable, Sequence

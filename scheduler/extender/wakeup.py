@@ -9,7 +9,7 @@ and we see events at different times: it may have seen that write before we saw 
 So the patch then only waits, to see whether every pod that was rejected before the change is tried again.
 Profile safe needs this rarely: what its own filter rejected kube-scheduler wakes itself, and we reject only what is in
 flight, or what we have not yet seen freed.
-Source: `architecture.md` decision 7; scheduler-and-claims 6.6; reliability H10.
+Source: docs/decisions/0007-two-profiles.md; docs/design/extender.md#wake-up; docs/design/leader-election.md#h10.
 """
 
 import asyncio
@@ -67,12 +67,12 @@ class WakeUp:
     _due: asyncio.Event = field(default_factory=asyncio.Event)
 
     def begin(self) -> None:
-        """We lead from now on. Whom an earlier leader rejected is not known: wake everybody once."""
+        """Called when this process becomes leader: wake all pods once, since those rejected by the previous leader are unknown."""
         self._is_blind = True
         self._make_due()
 
     def rejected(self, pod_uid: str, changes: int | None = None) -> None:
-        """Our filter left this pod without a node, having seen so many changes (None: all)."""
+        """Note that filter found no node for this pod, after `changes` changes (None: all)."""
         self._rejected.add(pod_uid)
         if changes is None or changes == self.changes:
             self._waiting.discard(pod_uid)

@@ -68,7 +68,7 @@ class CycleState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeVerdict:
-    """What one node is to one pod.
+    """One node's verdict for one pod.
 
     Attributes:
         status: success, or why not.
@@ -98,7 +98,7 @@ class NodeVerdict:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FilterResult:
-    """What the nodes that were looked at are to one pod.
+    """Verdicts of all examined nodes for one pod.
 
     Attributes:
         verdicts: node name -> verdict, in the order looked at.

@@ -12,7 +12,7 @@ from allocator.result import NewShareID
 
 
 class Mode(Enum):
-    """Who looks at the other predicates."""
+    """Which scheduler checks the predicates other than devices."""
 
     STANDALONE = "standalone"  # we do, all of them (also offline); what we cannot check is refused
     EXTENDER = "extender"  # kube-scheduler has done so; we look at devices alone

@@ -3,7 +3,8 @@
 Only one change is looked at; what only the pod's own claims can tell (`own claim`, `claims resolve`) is the queue's to
 add.
 
-Source: EventsToRegister and the hints of the in-tree plugins; scheduler-and-claims 2 (table of wake-up events), 7.7.
+Source: EventsToRegister and the hints of the in-tree plugins; docs/design/scheduling-cycle.md#wake-up-events,
+docs/design/scheduling-cycle.md#queue.
 """
 
 from collections.abc import Mapping

@@ -5,7 +5,7 @@ A lease is a hint, not a lock: nothing in the API server keeps a paused leader f
 data itself rejects stale writers (epochs, resourceVersions). Whether another holder is alive is judged by when *we*
 saw its record change, never by the times in the record.
 
-Source: reliability 4.3; `architecture.md` decision 8.
+Source: docs/design/leader-election.md#rules; docs/decisions/0008-one-writer.md.
 """
 
 from scheduler.leader.elector import LeaderElector

@@ -187,7 +187,7 @@ def _undated(item: Any) -> Any:
 def measure(
     workload: Workload, options: SimulationOptions, timer: Timer, progress: Progress
 ) -> Figures:
-    """Measure everything, once. Uses the workload up.
+    """Measure everything, once. Consumes the workload.
 
     Args:
         workload: on what.

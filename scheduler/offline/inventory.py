@@ -200,7 +200,7 @@ class _Taking:
                 if item is not None:
                     known.append(item)
         self._inventory.notes.extend(
-            f"{name}: {count} {'object' if count == 1 else 'objects'} ignored, the kind plays no part"
+            f"{name}: {count} {'object' if count == 1 else 'objects'} ignored: this kind does not affect scheduling"
             for name, count in unknown.items()
         )
         return known
@@ -264,7 +264,7 @@ class _Taking:
         uid = metadata.get("uid") or uid_of(item.kind, obj)
         if (item.kind, uid) in self._uids:
             self._inventory.notes.append(
-                f"{item.label}: its uid is also that of {self._uids[item.kind, uid]}; another one is taken"
+                f"{item.label}: its uid is also that of {self._uids[item.kind, uid]}; using another one"
             )
             uid = stable_uid(item.kind, item.namespace, item.name)
         self._uids[item.kind, uid] = item.label
@@ -335,7 +335,7 @@ class _Taking:
                 priority = values.get(name, _SYSTEM_PRIORITIES.get(name, 0))
                 if name not in values and name not in _SYSTEM_PRIORITIES:
                     self._inventory.notes.append(
-                        f"{item.label}: there is no PriorityClass {name!r}; priority 0 is taken"
+                        f"{item.label}: there is no PriorityClass {name!r}; using priority 0"
                     )
             obj = {**item.obj, "spec": {**spec, "priority": priority}}
             self._admitted[index] = replace(item, obj=obj)
@@ -419,7 +419,7 @@ class _Taking:
         if allocatable is None or "pods" in allocatable:
             return node
         self._inventory.notes.append(
-            f"Node/{node.metadata.name}: allocatable has no pods; {_DEFAULT_MAX_PODS} is taken"
+            f"Node/{node.metadata.name}: allocatable.pods is missing; assuming {_DEFAULT_MAX_PODS}"
         )
         status = msgspec.structs.replace(
             node.status, allocatable={**allocatable, "pods": Quantity.parse(_DEFAULT_MAX_PODS)}

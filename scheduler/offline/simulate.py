@@ -196,7 +196,7 @@ class Scheduling:
             if idle is None:
                 break
             self.notes.append(
-                f"ResourceClaim/{idle.key}: its idle allocation is given back for pod {pod.key}"
+                f"ResourceClaim/{idle.key}: its unused allocation is released for pod {pod.key}"
             )
             cluster.give_back(idle)
         reason = summary(decided)

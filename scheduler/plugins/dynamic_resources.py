@@ -1,9 +1,10 @@
-"""DynamicResources: a pod's claims resolved, checked, and given devices of one node together.
+"""DynamicResources: all claims of the pod must be usable on the node, and unallocated ones get devices there together.
 
 Pure decisions; who writes them down is the binder's business. Every refusal is "unresolvable": evicting pods frees no
 device by itself.
 
-Source: pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go; scheduler-and-claims 1.3, 2, 4.2.
+Source: pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go; docs/design/claims.md#resolving,
+docs/design/scheduling-cycle.md#dynamic-resources, docs/design/write-protocol.md#binding-conditions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -165,7 +166,7 @@ def _check_allocated(pod: Pod, claim: ResourceClaim) -> Status | None:
     if len(consumers) >= MAX_CONSUMERS and not is_reserved_for(claim, pod.metadata.uid):
         return _refusal(
             ReasonKind.TOO_MANY_CONSUMERS,
-            f"resourceclaim {name!r} has {MAX_CONSUMERS} consumers, the most there can be",
+            f"resourceclaim {name!r} has {MAX_CONSUMERS} consumers, the maximum",
             claim=name,
         )
     return None
@@ -296,7 +297,7 @@ def _unavailable(
     ):
         return _refusal(
             ReasonKind.ALLOCATED_ELSEWHERE,
-            f"resourceclaim {name!r} is allocated and not available on the node",
+            f"resourceclaim {name!r} is allocated and cannot be used on the node",
             claim=name,
         )
     features = state.environment.features
@@ -511,7 +512,7 @@ def _shared_mapping(state: CycleState, claim: ResourceClaim) -> Status | None:
         return None
     return _refusal(
         ReasonKind.TOO_MANY_CONSUMERS,
-        f"resourceclaim {claim.metadata.name!r} has a device that stands for a resource of its"
+        f"resourceclaim {claim.metadata.name!r} has a device that maps to a resource of its"
         " node and cannot be shared by pods",
         claim=claim.metadata.name,
     )

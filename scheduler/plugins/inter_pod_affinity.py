@@ -1,10 +1,10 @@
-"""InterPodAffinity, the half that other pods ask for: nobody is put where a pod that runs there does not want them.
+"""InterPodAffinity: required anti-affinity of running pods is honoured; a pod's own terms are refused (`Unsupported`).
 
 A pod's own required terms are refused (`plugins.unsupported`). Terms of running pods concern pods that know nothing of
 them, so they are honoured. A namespace selector that is not empty counts as selecting every namespace: namespaces are
 not watched, and keeping a pod away is the safe side.
 
-Source: pkg/scheduler/framework/plugins/interpodaffinity; scheduler-and-claims 7.2.
+Source: pkg/scheduler/framework/plugins/interpodaffinity; docs/design/scheduling-cycle.md#predicates.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""NodeAffinity: `nodeSelector` and required affinity decide, preferred affinity scores.
+"""NodeAffinity: `nodeSelector` and required affinity must match; preferred affinity scores.
 
 Differs from device node selectors: a term that cannot be parsed does not match, and the others still may.
 

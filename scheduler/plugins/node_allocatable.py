@@ -7,7 +7,7 @@ counted from there by this scheduler and the kubelet.
 Behind feature gate `DRANodeAllocatableResources`; without it nothing here is called.
 
 Source: pkg/scheduler/framework/plugins/dynamicresources/nodeallocatabledynamicresources.go; KEP-5517;
-scheduler-and-claims 4.3.
+docs/reference/features.md#node-allocatable-resources.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -184,7 +184,7 @@ def demand_of(
         except _CannotTellError as problem:
             reason = Reason(
                 kind=ReasonKind.INVALID_CLAIM,
-                message=f"what devices count in resources of the node cannot be told: {problem}",
+                message=f"node-allocatable resources of the devices cannot be computed: {problem}",
             )
             return error(reason, NAME)
         if status is not None:
@@ -273,7 +273,7 @@ def _add_mapping(
     if mapping.capacity_key:
         if result.consumed_capacity is None:
             raise _CannotTellError(
-                f"{name} is mapped to capacity {mapping.capacity_key} of a device that consumes none"
+                f"{name} maps to capacity {mapping.capacity_key} of a device that consumes none"
             )
         consumed = result.consumed_capacity.get(mapping.capacity_key)
         if consumed is not None:

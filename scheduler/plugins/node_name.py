@@ -1,4 +1,4 @@
-"""NodeName: a pod that names its node runs there or nowhere."""
+"""NodeName: a pod with `nodeName` can only run on that node."""
 
 from typing import Final
 

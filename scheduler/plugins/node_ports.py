@@ -1,4 +1,4 @@
-"""NodePorts: two pods of a node cannot use one host port."""
+"""NodePorts: two pods on one node cannot use the same host port."""
 
 from typing import Final
 

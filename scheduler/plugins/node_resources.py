@@ -1,4 +1,4 @@
-"""NodeResourcesFit: what the pod requests must be left on the node; LeastAllocated likes nodes with more left.
+"""NodeResourcesFit: the node must have enough unused resources for the pod's requests; LeastAllocated scores nodes with more left higher.
 
 A node that does not say what it has, has nothing, not even room for a pod; only in manifests without a cluster it is
 unlimited.

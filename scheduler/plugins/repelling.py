@@ -1,4 +1,4 @@
-"""Running pods with anti-affinity: there are few, and they change seldom."""
+"""Running pods with required anti-affinity, kept up to date incrementally: they are few and change seldom."""
 
 from collections.abc import Iterable, Mapping
 from itertools import chain, compress

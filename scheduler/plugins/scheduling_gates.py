@@ -1,4 +1,4 @@
-"""SchedulingGates: a gated pod is not tried at all."""
+"""SchedulingGates: a pod with scheduling gates is not attempted."""
 
 from typing import Final
 

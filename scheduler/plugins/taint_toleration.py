@@ -1,4 +1,4 @@
-"""TaintToleration: NoSchedule and NoExecute taints keep pods away, PreferNoSchedule taints make a node less liked.
+"""TaintToleration: untolerated NoSchedule and NoExecute taints exclude a node, PreferNoSchedule taints lower its score.
 
 Source: pkg/scheduler/framework/plugins/tainttoleration; k8s.io/api/core/v1 Toleration.ToleratesTaint.
 """

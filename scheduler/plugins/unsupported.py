@@ -1,9 +1,7 @@
-"""What this scheduler does not check yet, and therefore refuses: a constraint is never skipped silently.
+"""Unsupported: constraints that nobody would check are refused, never skipped silently.
 
 Two sets. Stand-alone, nobody else looks at a pod's constraints. Behind kube-scheduler, its own plugins have looked at
 spread, affinity, volumes and node features, and only what concerns devices is left.
-
-Node-allocatable devices are refused where devices are looked at (`plugins.dynamic_resources`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping

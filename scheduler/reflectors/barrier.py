@@ -1,4 +1,7 @@
-"""Waits until the cache has seen a write (read your writes: reliability R9, and W3 of a bind)."""
+"""Waits until the cache has seen a write.
+
+Read your writes: docs/design/cache-and-watches.md#r9, and docs/design/write-protocol.md#w3 of a bind.
+"""
 
 import asyncio
 import heapq
@@ -37,7 +40,7 @@ class ClaimBarrier:
         self._observe = observe
         self._waiting: list[tuple[int, int, asyncio.Future[bool]]] = []
         self._sequence = 0
-        self._reached = 0
+        self._reached = cache.resource_version(_KIND)
         cache.subscribe_progress(self._progressed)
 
     async def reached(self, resource_version: int, timeout_seconds: float) -> bool:

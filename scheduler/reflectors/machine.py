@@ -1,12 +1,13 @@
 """What a reflector does next: list, watch or wait. A state machine without I/O, fed with what came of the last step.
 
-Rules (reliability R1-R6): the first list is a quorum read, never from an old snapshot. A watch starts at the list's
-version and is resumed from the last version seen, as long as the server still has it. When it does not (410): a list
-not older than that, and if that fails too, a quorum list. A list older than what has been seen is refused.
+Rules (docs/design/cache-and-watches.md#r1 to R6): the first list is a quorum read, never from an old snapshot. A watch
+starts at the list's version and is resumed from the last version seen, as long as the server still has it. When it does
+not (410): a list not older than that, and if that fails too, a quorum list. A list older than what has been seen is
+refused.
 
 A watch may also be wrong without saying so. What is told from what, and how it heals:
 
-- *Ended again and again.* A watch that ended without a word (an event, or a bookmark, which a server sends about once a
+- *Ended again and again.* A watch that ended without a word (news, or a bookmark, which a server sends about once a
   minute) proves nothing: the kind may be idle, or the server may not know the version any more and not say 410. After
   `FRUITLESS_WATCHES` of them in a row, refused ones included, a quorum list is asked for. If it shows that nothing was
   missed, it takes twice as many the next time: proxies that cut idle connections after half a minute are common, and
@@ -24,6 +25,7 @@ A watch may also be wrong without saying so. What is told from what, and how it 
 The pause between failures grows, and begins anew only when a watch was open for two minutes and delivered.
 """
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -45,7 +47,7 @@ SILENCE_SECONDS: Final = 90.0
 FRUITLESS_WATCHES: Final = 3
 MOST_FRUITLESS_WATCHES: Final = 24
 RESTORED_LISTS: Final = 5
-RESTORED_SECONDS: Final = 60.0
+RESTORED_SECONDS: Final = 120.0  # twice as long as a replica may lag behind (F9)
 WATCH_SECONDS: Final = (300, 600)
 
 
@@ -124,7 +126,7 @@ class Complete:
 
 
 class Failure(Enum):
-    """What went wrong, as far as it decides what comes next."""
+    """The kind of failure, which decides the next step."""
 
     GONE = auto()  # 410, Expired: the version is not there any more
     TOO_LARGE = auto()  # the server is behind the version asked for
@@ -147,12 +149,12 @@ class _Watching:
 
     Attributes:
         opened_at: when.
-        has_heard: whether the server has said anything in it.
+        heard_at: when the server said something in it, the last time; None: it has not.
         has_progress: whether it was news.
     """
 
     opened_at: float
-    has_heard: bool = False
+    heard_at: float | None = None
     has_progress: bool = False
 
 
@@ -175,7 +177,7 @@ class _Older:
 
 @dataclass(slots=True)
 class Machine:
-    """One kind's reflector, without its hands.
+    """The state machine of one kind's reflector, without I/O.
 
     Attributes:
         rng: for jitter.
@@ -196,6 +198,7 @@ class Machine:
     _items: list[Watched] = field(default_factory=list)
     _pause: float = 0.0
     _watching: _Watching | None = None
+    _was_quiet: bool = False  # the last watch, before it ended
     _older: _Older = field(default_factory=_Older)
     _sends_bookmarks: bool = False
     _short: int = 0  # watches in a row that opened and were no sign of life
@@ -247,7 +250,8 @@ class Machine:
         self._token = continue_token
         if continue_token:
             return None
-        complete = Complete(self._items, resource_version, self._older.is_followed)
+        is_reset = resource_version < self.last_version
+        complete = Complete(self._items, resource_version, is_reset)
         self._discard()
         self._older = _Older()
         self.last_version = resource_version
@@ -273,15 +277,27 @@ class Machine:
         self._mode = _Mode.WATCH
         self._watching = _Watching(now)
 
-    def heard(self, resource_version: int, *, is_event: bool) -> None:
-        """An event or bookmark of the open watch has been taken."""
+    def heard(self, resource_version: int, *, is_event: bool, now: float = math.inf) -> bool:
+        """An event or bookmark of the open watch has been taken.
+
+        Args:
+            resource_version: of the object, or how far the watch has come.
+            is_event: whether it is no bookmark.
+            now: when; the silence before the watch ends is counted from here.
+
+        Returns:
+            Whether it was a word: an event that repeats what has been seen tells nothing.
+        """
+        if is_event and resource_version <= self.last_version:
+            return False
         if self._watching is not None:
-            self._watching.has_heard = True
-            self._watching.has_progress |= is_event and resource_version > self.last_version
+            self._watching.heard_at = now
+            self._watching.has_progress |= is_event
         self.last_version = max(self.last_version, resource_version)
         self._sends_bookmarks |= not is_event
         self._short = self._fruitless = 0
         self._patience = FRUITLESS_WATCHES
+        return True
 
     def ended(self, now: float) -> bool:
         """The server has ended the watch in order: resume. At once, unless it ends watches as fast as we open them.
@@ -301,8 +317,9 @@ class Machine:
     def failed(self, failure: Failure, now: float) -> None:
         """The last step failed."""
         was_first = self.failures == 0
+        is_idle = False
         if self._mode is _Mode.WATCH:
-            self._close(now)
+            is_idle = self._close(now) and self._was_quiet
             was_first = self.failures == 0
             if failure in (Failure.BEHIND, Failure.MISSED):
                 self._mode = _Mode.LIST_QUORUM
@@ -322,18 +339,26 @@ class Machine:
             return
         is_down = failure is Failure.UNREACHABLE
         self._back_off(UNREACHABLE_CAP_SECONDS if is_down else BACKOFF_CAP_SECONDS)
+        if is_down and is_idle:
+            # The client gave up the watch of an idle kind: no failure, and not yet the two minutes that end them.
+            self.failures = (self.failures - 1) // 2
 
     def _close(self, now: float) -> bool:
         """The watch is over, or could not be opened; returns whether it was a sign of life."""
         watching, self._watching = self._watching, None
         if watching is None:
             self._fruitless += 1
+            self._was_quiet = False
             return False
         lasted = now - watching.opened_at
-        is_dead = self._sends_bookmarks and lasted >= SILENCE_SECONDS and not watching.has_heard
-        if lasted >= HEALTHY_SECONDS and not is_dead:
+        has_heard = watching.heard_at is not None
+        last_word = watching.opened_at if watching.heard_at is None else watching.heard_at
+        quiet = now - last_word
+        is_dead = self._sends_bookmarks and quiet >= SILENCE_SECONDS
+        self._was_quiet = quiet >= IDLE_SECONDS
+        if lasted >= HEALTHY_SECONDS and (not is_dead or lasted - quiet >= HEALTHY_SECONDS):
             self.failures = 0
-        if watching.has_heard:
+        if has_heard and not is_dead:
             return True
         if is_dead or lasted < IDLE_SECONDS:
             self._fruitless += 1

@@ -1,14 +1,16 @@
 """Keeps one kind in the cache as the API server has it: does what the machine says, forever.
 
 An object that cannot be read stops nothing: it is kept as far as it can be (`scheduler.cache.unreadable`), counted and
-logged, and the version goes on. Source: reliability 4.1.
+logged, and the version goes on. Source: docs/design/cache-and-watches.md#reflectors.
 """
 
 import asyncio
 import gc
+import inspect
 import logging
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final, NoReturn, Protocol
 
 from scheduler.api.decode import DecodeError, Event, Page, PageDecoder, decode_event
@@ -112,6 +114,7 @@ class Reflector:
         self.last_heard = clock.monotonic()
         self._trouble = ""
         self._client = client
+        self._get_metadata = _metadata_reader(client)
         self._cache = cache
         self._clock = clock
         self._metrics = metrics
@@ -173,11 +176,11 @@ class Reflector:
 
     async def compare(self) -> None:
         """Look whether the watch has brought all that a fresh list shows; if not, for too long, begin anew."""
-        first = await self._differences()
+        first = await self.differences()
         if not first:
             return
         await self._clock.sleep(CATCH_UP_SECONDS)
-        lasting = first & (await self._differences() or set())
+        lasting = first & (await self.differences() or set())
         if not lasting:
             return
         if lasting == _OLDER:
@@ -190,8 +193,11 @@ class Reflector:
         )
         self._begin_anew(Failure.MISSED)
 
-    async def _differences(self) -> set[Difference] | None:
-        """What is different here from a fresh list, read page by page; None: there was no list."""
+    async def differences(self) -> set[Difference] | None:
+        """What is newer or missing here, or has vanished from a fresh list, read page by page; None: there was no list.
+
+        While the watch is behind, there is always something.
+        """
         seen = self._cache.resource_version(self.kind)
         page, path = ListPage("", "", self._page_limit), self._paths[self._served]
         versions: dict[str, str] = {}
@@ -199,7 +205,7 @@ class Reflector:
         known: dict[str, int] | None = None
         while True:
             try:
-                part = listed(await self._client.get(path, page.query(), accept=METADATA))
+                part = listed(await self._get_metadata(path, page.query()))
                 version = int(part.resource_version)
             except (ApiError, UnavailableError, ValueError) as error:
                 _log.info("%s: could not be compared with a list: %s", self.kind, error)
@@ -379,11 +385,12 @@ class Reflector:
             if event.object is None:  # not even whom it is about
                 type_ = EventType.BOOKMARK
         self._cache.apply(WatchEvent(self.kind, type_, event.object, version))
-        self._machine.heard(version, is_event=EventType(event.type) is not EventType.BOOKMARK)
+        is_event = event.type != EventType.BOOKMARK
         self._metrics.watch_event(self.kind)
-        self._heard()
-        self._trouble = ""
-        self._no_event_at = None
+        if self._machine.heard(version, is_event=is_event, now=self._clock.monotonic()):
+            self._heard()
+            self._trouble = ""
+            self._no_event_at = None
         if event.refused is not None and event.object is None:
             self._failed(Failure.UNREADABLE, event.refused)
             return False
@@ -423,6 +430,13 @@ class Reflector:
         if failure is not Failure.GONE:
             self._trouble = str(error)
             _log.warning("%s: %s", self.kind, error)
+
+
+def _metadata_reader(client: ApiClient) -> Callable[[str, Mapping[str, str]], Awaitable[bytes]]:
+    """How a client lists metadata; one that knows no formats lists whole objects, which have it, too."""
+    if "accept" in inspect.signature(client.get).parameters:
+        return partial(client.get, accept=METADATA)
+    return client.get
 
 
 def _classify(error: Exception) -> Failure:

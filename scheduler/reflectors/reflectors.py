@@ -11,6 +11,7 @@ from scheduler.cache.cluster import ClusterCache
 from scheduler.client import ApiClient
 from scheduler.clock import Clock
 from scheduler.model import Kind
+from scheduler.reflectors.comparison import Difference
 from scheduler.reflectors.reflector import NoMetrics, Reflector, ReflectorMetrics
 
 _log = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ class Reflectors:
         }
 
     async def run(self) -> None:
-        """Work until cancelled. A reflector that dies takes all down: no silent zombie (R14)."""
+        """Run until cancelled. If one reflector fails, all stop (R14)."""
         async with asyncio.TaskGroup() as group:
             for reflector in self._reflectors.values():
                 group.create_task(reflector.run(), name=f"reflector {reflector.kind}")
@@ -73,6 +74,10 @@ class Reflectors:
             ApiError, UnavailableError, DecodeError: the list failed; the cache is as it was.
         """
         await self._reflectors[kind].relist()
+
+    async def differences(self, kind: Kind) -> set[Difference] | None:
+        """What is different here from a fresh list of a kind, for now or for long; None: there was no list."""
+        return await self._reflectors[kind].differences()
 
     def last_heard(self, kind: Kind) -> float:
         """When the server last said anything of a kind (event, bookmark, list), on the monotonic clock."""
@@ -125,6 +130,7 @@ class Reflectors:
             if differences:
                 self._metrics.recount_difference(len(differences))
                 _log.error(
-                    "the indexes were wrong and are made anew: %s", "; ".join(differences[:5])
+                    "indexes were inconsistent and are rebuilt (this is a bug): %s",
+                    "; ".join(differences[:5]),
                 )
                 self._cache.rebuild()

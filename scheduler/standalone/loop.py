@@ -7,7 +7,7 @@ reader, and the API server ends the watches of slow readers.
 No pod is lost: each pod in flight has an owner (the attempt that is being made, a search beside the loop, a bind), and
 however its owner ends, the pod is bound, refused, or tried again. The sweep looks for pods that have none all the same.
 
-Source: scheduler-and-claims 7; reliability 2.1, 4.2.
+Source: docs/design/scheduling-cycle.md; docs/design/write-protocol.md#steps, docs/design/scheduling-cycle.md#queue.
 """
 
 import asyncio
@@ -135,7 +135,7 @@ class LoopMetrics(Protocol):
 
 
 class Collaborators(Protocol):
-    """Whom the loop works with."""
+    """Collaborators of the loop."""
 
     @property
     def settings(self) -> Settings:
@@ -422,7 +422,7 @@ class StandaloneLoop:
         self._work.set()
 
     async def _pause(self, sweep_at: float) -> None:
-        """Give way; wait if there is nothing to decide now."""
+        """Yield to other tasks; wait if there is nothing to decide."""
         now = self._clock.monotonic()
         await asyncio.sleep(0)
         if self._work.is_set() or self._is_stopping:

@@ -1,4 +1,4 @@
-"""The last look before a Binding: is there still room on the node, now that other schedulers may have been there?
+"""The last check before a Binding: does the pod still fit on the node, where other schedulers may have bound pods meanwhile?
 
 Nobody arbitrates cpu, memory and ports between two schedulers; whoever loses sees the kubelet fail its pod. The look
 narrows that window to one request. Devices are not looked at: they are ours to give, and held.
@@ -17,7 +17,7 @@ from scheduler.model import ClusterReader, NodeInfo
 from scheduler.plugins import node_allocatable
 from scheduler.plugins.node_resources import REQUESTS
 
-NODE_IS_GONE: Final = error(Reason(kind=ReasonKind.NO_NODES, message="the node is gone"))
+NODE_IS_GONE: Final = error(Reason(kind=ReasonKind.NO_NODES, message="the node no longer exists"))
 
 
 def recheck_node(

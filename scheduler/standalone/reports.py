@@ -61,7 +61,7 @@ class Reports:
         self._has_work = asyncio.Event()
 
     def failed(self, pod: Pod, reason: Reason, *, is_error: bool) -> None:
-        """Tell that an attempt failed; silent if the pod says so already. The oldest report goes when too many wait."""
+        """Report a failed attempt unless the pod's condition says so already. Drops the oldest report when too many are queued."""
         uid = pod.metadata.uid
         self._pending.pop(uid, None)
         newest = self._reader.pod(uid)

@@ -1,4 +1,7 @@
-"""Request policies of consumable capacity. Source: dra-allocator 8.1, rows requestPolicy, validValues, validRange."""
+"""Request policies of consumable capacity.
+
+Source: docs/design/api-versions.md#slices, rows requestPolicy, validValues, validRange.
+"""
 
 from typing import Final
 
@@ -54,7 +57,7 @@ def _check_valid_values(
         # Without fractions upstream compares whole numbers, rounded up: 500m and 1 are the same.
         key = option.nanos if features.fractional_capacity_range else option.rounded_up()
         if key in seen:
-            item.report(rule, f"{option} is there twice")
+            item.report(rule, f"{option} occurs twice")
         if option > value:
             item.report(rule, f"must be at most the capacity of {value}")
         seen.add(key)

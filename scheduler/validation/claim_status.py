@@ -1,4 +1,4 @@
-"""Status of a ResourceClaim, for whoever writes it. Source: dra-allocator 8.4."""
+"""Status of a ResourceClaim, for whoever writes it. Source: docs/design/api-versions.md#status."""
 
 from typing import Final
 
@@ -118,5 +118,5 @@ def _check_devices(status: Cursor) -> None:
         if identity not in allocated:
             device.report("device-status", "is not an allocated device of the claim")
         if identity in seen:
-            device.report("device-status", "is there twice")
+            device.report("device-status", "occurs twice")
         seen.add(identity)

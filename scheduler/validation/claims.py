@@ -1,4 +1,7 @@
-"""ResourceClaims and templates: the spec. Source: dra-allocator 8.2, 8.5."""
+"""ResourceClaims and templates: the spec.
+
+Source: docs/design/api-versions.md#claims, docs/design/api-versions.md#warnings.
+"""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""DeviceClasses and DeviceTaintRules. Source: dra-allocator 8.3."""
+"""DeviceClasses and DeviceTaintRules. Source: docs/design/api-versions.md#classes."""
 
 from allocator.features import Features
 from scheduler.validation import formats

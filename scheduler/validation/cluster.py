@@ -1,6 +1,7 @@
 """Checks that look at several objects: what the API server accepts one by one and allocation stumbles over later.
 
-All of these are warnings. Source: dra-allocator 8.5, 2.3, 2.4.
+All of these are warnings. Source: docs/design/api-versions.md#warnings,
+docs/design/allocator.md#generation-and-completeness, docs/design/allocator.md#invalid-pools.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

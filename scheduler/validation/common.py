@@ -85,7 +85,7 @@ def _check_operator(requirement: Cursor) -> None:
                 if not formats.is_integer(value.text):
                     value.report(
                         "selector-number",
-                        f"{value.text[:80]!r} is no whole number: no node can be checked",
+                        f"{value.text[:80]!r} is not an integer: no node can match",
                     )
         case _:
             requirement["operator"].report(

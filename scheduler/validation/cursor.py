@@ -88,5 +88,5 @@ class Cursor:
             for field in key:
                 place = place[field]
             if place.value in seen:
-                item.report(rule, f"{place.value!r} is there twice")
+                item.report(rule, f"{place.value!r} occurs twice")
             seen.add(place.value)

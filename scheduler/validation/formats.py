@@ -1,6 +1,6 @@
 """Text formats of the API, each as `problem(text) -> str | None`: what is wrong, or nothing.
 
-Source: k8s.io/apimachinery/pkg/util/validation; dra-allocator 8.
+Source: k8s.io/apimachinery/pkg/util/validation; docs/design/api-versions.md#validation.
 """
 
 import re

@@ -1,6 +1,6 @@
 """The rules of API validation by name, and what a broken one is reported as.
 
-One row for each row of dra-allocator section 8. The names appear in reports and never change.
+One row for each row of docs/design/api-versions.md#validation. The names appear in reports and never change.
 """
 
 from dataclasses import dataclass

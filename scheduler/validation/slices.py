@@ -1,4 +1,4 @@
-"""ResourceSlices. Source: dra-allocator 8.1."""
+"""ResourceSlices. Source: docs/design/api-versions.md#slices."""
 
 from typing import Final
 
@@ -144,7 +144,7 @@ def _check_shadowed(entries: Cursor, driver: str) -> None:
     for key, entry in entries.entries():
         if "/" not in key and f"{driver}/{key}" in names:
             entry.report(
-                "shadowed-attribute", f"{driver}/{key} is there too; only one of them is seen"
+                "shadowed-attribute", f"{driver}/{key} is set too; only one of them takes effect"
             )
 
 
@@ -282,7 +282,7 @@ def _check_mapping(mapping: Cursor, device: Cursor) -> None:
     if (key.present or by_capacity.present) == by_device.present:
         mapping.report(rule, "exactly one of capacityKey and deviceMultiplier is required")
     if key.present != by_capacity.present:
-        mapping.report(rule, "capacityKey and capacityMultiplier need each other")
+        mapping.report(rule, "capacityKey and capacityMultiplier must be set together")
     if key.present and not device["capacity"][key.text].present:
         key.report(rule, f"the device has no capacity {key.text!r}")
     for multiplier in (by_capacity, by_device):

@@ -69,7 +69,7 @@ def validate_object(
         features: fields of disabled gates are dropped before the check, unless the object has been stored (has a uid).
         namespaces: labels by namespace, for admin access; None: not checked.
 
-    Source: pkg/apis/resource/validation; dra-allocator 8.
+    Source: pkg/apis/resource/validation; docs/design/api-versions.md#validation.
     """
     return admit(obj, features=features, namespaces=namespaces).violations
 
@@ -99,7 +99,7 @@ def _admit_v1(kind: str, v1: Json, features: Features, namespaces: Namespaces | 
         violations.append(_violation(error.path, error.problem, "type"))
         return Admitted(None, violations)
     violations.extend(
-        _violation(path, "is no field of this version: it is ignored", "unknown-field")
+        _violation(path, "is not a field of this API version: it is ignored", "unknown-field")
         for path in _unknown(kind, obj)
     )
     _check_kind(kind, Cursor(obj, "", violations), features, namespaces)
@@ -165,7 +165,7 @@ def validate_claim_status(
 ) -> list[Violation]:
     """Check a status update of a ResourceClaim; both objects in the shape of v1.
 
-    Source: dra-allocator 8.4.
+    Source: docs/design/api-versions.md#status.
     """
     violations: list[Violation] = []
     roots = []

@@ -3,7 +3,8 @@
 /livez: the event loop answers and no critical task is dead; independent of the API server. /readyz: caches are synced,
 hear from the server, and our permissions suffice; a follower is ready, too. /startupz: first sync done.
 /debug/profile and /debug/recording exist only if they are switched on. Plain Starlette: what FastAPI adds to it is not used here, and takes
-a quarter of a second to import, before the first pod. Source: reliability 4.5, H7.
+a quarter of a second to import, before the first pod. Source: docs/design/process.md#probes,
+docs/design/leader-election.md#h7.
 """
 
 from collections.abc import Awaitable, Callable

@@ -50,7 +50,7 @@ class Profiling:
         except _BadQueryError as problem:
             return Response(f"{problem}\n", status_code=400, media_type=_TEXT)
         if self._stop is not None:
-            text = "a profile is being taken already: one at a time\n"
+            text = "a profile is already being taken; try again later\n"
             return Response(text, status_code=409, media_type=_TEXT)
         stop = self._stop = threading.Event()
         take = self._take or self._sampling(threading.get_ident())

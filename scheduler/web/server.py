@@ -2,7 +2,8 @@
 
 h11, because it bounds the request head; a connection that does not bring a whole head in time is closed; one worker;
 no signal handlers (shutting down is the process's business); certificates reloaded when their files change.
-Source: reliability 5.3, 5.4, D14-D17, H11.
+Source: docs/design/security.md#deployment, docs/design/security.md#input-limits, docs/design/failure-model.md#d14 to
+D17, docs/design/leader-election.md#h11.
 """
 
 import asyncio

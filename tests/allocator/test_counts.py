@@ -115,7 +115,7 @@ def test_case_22_the_fatal_error_names_the_request_that_is_too_much() -> None:
     outcome = ask(snapshot(many(60)), claim("c", request("a", count=20), request("b", count=20)))
 
     assert kind(outcome) is ReasonKind.TOO_MANY_DEVICES
-    assert message(outcome) == ("claim default/c, request b: exceeds the claim limit of 32 devices")
+    assert message(outcome) == ("claim default/c, request b: exceeds the limit of 32 devices")
     assert not depends_on_node(outcome)
 
 
@@ -203,7 +203,7 @@ def test_the_search_gives_up_when_its_budget_is_used_up() -> None:
 
     assert names(outcome) == "fatal"
     assert kind(outcome) is ReasonKind.SEARCH_BUDGET_EXCEEDED
-    assert message(outcome).endswith("was given up after 50 candidate devices")
+    assert message(outcome).endswith("stopped at its budget of 50 candidate devices")
     assert depends_on_node(outcome)
     assert names(ask(cluster, hopeless, budget=1_000)) is None
     tried = ask(cluster, hopeless, budget=50, explain=True).reason.devices

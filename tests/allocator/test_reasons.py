@@ -163,7 +163,7 @@ def test_details_tell_of_broken_pools_without_device_name() -> None:
 
     assert [(d.device.pool, d.kind.value, d.message) for d in outcome.reason.devices] == [
         ("incomplete", "PoolIncomplete", "it is being updated"),
-        ("invalid", "PoolInvalid", "device name a is there twice"),
+        ("invalid", "PoolInvalid", "device name a occurs twice"),
     ]
 
 
@@ -222,7 +222,7 @@ def test_a_later_stage_replaces_an_earlier_one_of_the_same_device_and_not_the_re
 @pytest.mark.parametrize(
     ("part", "want", "text"),
     [
-        (request("r", device_class=""), ReasonKind.INVALID_CLAIM, "device class name is missing"),
+        (request("r", device_class=""), ReasonKind.INVALID_CLAIM, "deviceClassName is empty"),
         (request("r", mode=""), ReasonKind.INVALID_CLAIM, "unsupported count mode ''"),
         (request("r", mode="Some"), ReasonKind.INVALID_CLAIM, "unsupported count mode 'Some'"),
         (DeviceRequest(name="r"), ReasonKind.INVALID_CLAIM, "neither exactly nor firstAvailable"),

@@ -3,7 +3,7 @@
 from allocator import pools
 from allocator.allocate import allocate
 from allocator.cel import Compiler
-from allocator.cel.regex import compile_regex
+from allocator.cel.library.regex import compile_regex
 from allocator.features import Features
 from allocator.outcome import Allocated
 from allocator.pools import PoolRules, facts_of, gather_pools

@@ -15,15 +15,15 @@ from typing import Any, Final
 import orjson
 
 from e2e.harness import objects
-from scheduler.apiserver.app import serve
-from scheduler.apiserver.client import EmbeddedClient
-from scheduler.apiserver.objects import Json
-from scheduler.apiserver.requests import Request, encode_continue
-from scheduler.apiserver.resources import CLAIMS, NODES, PODS, SLICES, Resource, parse_path
-from scheduler.apiserver.server import ApiServer, Response
-from scheduler.apiserver.watches import Watch
 from scheduler.client import Committed
 from scheduler.clock import SystemClock
+from scheduler.lab.apiserver.app import serve
+from scheduler.lab.apiserver.client import EmbeddedClient
+from scheduler.lab.apiserver.objects import Json
+from scheduler.lab.apiserver.requests import Request, encode_continue
+from scheduler.lab.apiserver.resources import CLAIMS, NODES, PODS, SLICES, Resource, parse_path
+from scheduler.lab.apiserver.server import ApiServer, Response
+from scheduler.lab.apiserver.watches import Watch
 from scheduler.reflectors.machine import PAGE_LIMIT
 from scheduler.reflectors.sources import PAGE_LIMITS, PATHS
 from tests.benchmarks.backlog import DEVICES_PER_NODE, DRIVER, gpu

@@ -15,7 +15,7 @@ from typing import Final
 import aiohttp
 
 from e2e.harness.service import Service
-from scheduler.apiserver.app import kubeconfig
+from scheduler.lab.apiserver.app import kubeconfig
 from tests.benchmarks.backlog import DEVICES_PER_NODE
 from tests.benchmarks.full_cluster import OURS, full_cluster
 from tests.benchmarks.row import Row

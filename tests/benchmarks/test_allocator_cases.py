@@ -34,7 +34,9 @@ def test_the_unsatisfiable_case_is_64_devices_that_differ_in_one_attribute_of_th
 def test_a_compiler_of_a_case_knows_every_selector_before_the_clock_starts(monkeypatch):
     question = bench.counters().question()
     compiler = bench.compiled(question)
-    monkeypatch.setattr("allocator.cel.program.compile_selector", lambda _: pytest.fail("compiled"))
+    monkeypatch.setattr(
+        "allocator.cel.run.cache.compile_selector", lambda _: pytest.fail("compiled")
+    )
     assert ours(question, compiler)["outcome"] == "allocated"
 
 

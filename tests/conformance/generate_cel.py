@@ -33,7 +33,18 @@ _ATTRIBUTES = {
     "bool": ("ok", "flag"), "int": ("n", "count", "neg"), "string": ("model", "text", "uni", "empty"),
     "version": ("v", "w"), "ints": ("li",), "strings": ("ls",),
 }  # fmt: skip
-_HOLE = re.compile(r"\{([a-zA-Z])\}")
+# Kind -> messages that stand for it, each with the field that holds it.
+_MESSAGES = {
+    "bool": (("BoolValue", "value"), ("Value", "bool_value")),
+    "int": (("Int32Value", "value"), ("Int64Value", "value")),
+    "double": (("DoubleValue", "value"), ("FloatValue", "value"), ("Value", "number_value")),
+    "string": (("StringValue", "value"), ("Value", "string_value")),
+    "ints": (("ListValue", "values"), ("Value", "list_value")),
+    "strings": (("ListValue", "values"), ("Value", "list_value")),
+    "map": (("Struct", "fields"), ("Value", "struct_value")),
+    "duration": (("Duration", "seconds"),),
+}
+_HOLE = re.compile(r"\{([a-zA-Z])\}|\{\{|\}\}")
 _HOLES = {"i": "int", "b": "bool", "d": "double", "s": "string", "v": "version", "q": "quantity", "I": "ints",
           "S": "strings", "t": "duration", "m": "map"}  # fmt: skip
 _STRINGS = (
@@ -127,8 +138,18 @@ class Grammar:
             return self._bind(kind, depth)
         if conditional < 0.08:
             return f"dyn({self.text(kind, depth - 1)})"
+        if conditional < 0.1 and kind in _MESSAGES:
+            return self._message(kind, depth)
         rule: Callable[[int], str] = self._pick(self._rules[kind])
         return rule(depth - 1)
+
+    def _message(self, kind: str, depth: int) -> str:
+        """A message literal that stands for the kind."""
+        message, field = self._pick(_MESSAGES[kind])
+        value = self.text("int" if kind == "duration" else kind, depth - 1)
+        if self._rng.random() < 0.1:
+            field, value = f"?{field}", f"optional.of({value})"
+        return f"google.protobuf.{message}{{{field}: {value}}}"
 
     def _pick(self, items: Sequence[_T]) -> _T:
         return items[self._rng.randrange(len(items))]
@@ -298,12 +319,13 @@ class Grammar:
     def _template(self, depth: int) -> str:
         def fill(found: re.Match[str]) -> str:
             kind = found[1]
+            if kind is None:
+                return found[0][0]  # a doubled brace
             if kind == "a":
                 return self._attribute(self._pick(tuple(_ATTRIBUTES)))
             return self.text(_HOLES[kind], self._pick((0, 0, depth)))
 
-        text = _HOLE.sub(fill, self._pick(TEMPLATES).replace("{{", "\0").replace("}}", "\1"))
-        return text.replace("\0", "{").replace("\1", "}")
+        return _HOLE.sub(fill, self._pick(TEMPLATES))
 
     # Other kinds.
 

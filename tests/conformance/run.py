@@ -11,6 +11,7 @@ import sys
 
 from allocator.cel import Compiler
 from tests.conformance import (
+    cel_environment,
     fuzz,
     fuzz_cel,
     fuzz_quantity,
@@ -78,7 +79,9 @@ def check_letters(oracle: Oracle) -> int:
                 continue
             fresh = oracle.ask(asked)["result"]
             if record_cel.LETTERS.get(fresh, "v") != letter:
-                print(f"{asked['id']}: the record says {letter}, upstream now {fresh}")
+                print(
+                    f"{asked['id']}: {asked['expr'][:200]}\n  the record says {letter}, upstream now {fresh}"
+                )
                 differences += 1
     print(f"recorded CEL verdicts: {total}, differences from the record: {differences}")
     return differences
@@ -140,6 +143,7 @@ def main(arguments: list[str]) -> int:
         failed |= not fuzz_quantity.run(oracle, options.cases, options.seed, options.keep_going)
     with Oracle("cel") as oracle:
         pairs = options.cases if options.cel is None else options.cel
+        failed |= cel_environment.check() > 0
         failed |= check_corpus(oracle) > 0
         failed |= check_letters(oracle) > 0
         failed |= not fuzz_cel.run(oracle, pairs, options.seed, options.keep_going)

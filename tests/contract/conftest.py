@@ -16,9 +16,9 @@ from random import Random
 
 import pytest
 
-from scheduler.apiserver.client import EmbeddedClient
-from scheduler.apiserver.server import ApiServer
 from scheduler.client import ApiClient
+from scheduler.lab.apiserver.client import EmbeddedClient
+from scheduler.lab.apiserver.server import ApiServer
 from tests.contract.api import Api
 
 SPEED = 100

@@ -23,9 +23,6 @@ from allocator.model.meta import ObjectMeta
 from allocator.model.nodes import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from allocator.outcome import ReasonKind
 from scheduler.api.decode import decode
-from scheduler.apiserver.messages import CLAIM
-from scheduler.apiserver.opaque import Opaque
-from scheduler.apiserver.protobuf import decode as decode_protobuf
 from scheduler.binder import BindError, ClaimWriter
 from scheduler.binder.claim_text import ClaimText
 from scheduler.binder.claims import FENCE_ANNOTATION
@@ -41,6 +38,9 @@ from scheduler.client import (
     WriteOutcome,
 )
 from scheduler.clock import SystemClock
+from scheduler.lab.apiserver.messages import CLAIM
+from scheduler.lab.apiserver.opaque import Opaque
+from scheduler.lab.apiserver.protobuf import decode as decode_protobuf
 from scheduler.model import EPOCH_ANNOTATION, FINALIZER, ClaimRecord, Kind, Pod
 from tests.builders import quantity, toleration
 from tests.contract.api import Api, Json, claim, request
@@ -176,6 +176,10 @@ def configs(holder: Json | None) -> list[bytes]:
     return [value.raw for value in found]
 
 
+async def not_bound() -> bool:
+    return False
+
+
 async def pod(api: Api, name: str = "p") -> Pod:
     made = await api.pod(name)
     return Pod(metadata=ObjectMeta(name=name, namespace=api.namespace, uid=made.meta["uid"]))
@@ -309,7 +313,7 @@ async def test_a_claim_with_any_text_is_reserved_shared_and_released(api: Api, t
     assert claim["metadata"]["annotations"][EPOCH_ANNOTATION] == "3"
     written = await case.writer.reserve(written, q, None)
     await case.check(text, allocated=shown(text), consumers=("p", "q"))
-    await case.writer.release(written, p.metadata.uid)
+    await case.writer.release(written, p.metadata.uid, not_bound)
     await case.check(text, allocated=shown(text), consumers=("q",))
     assert not await case.writer.give_back(written, p.metadata.uid)
     assert await case.writer.give_back(written, q.metadata.uid)
@@ -428,8 +432,8 @@ async def test_every_kind_of_allocation_is_written_shared_and_taken_back(
     shared = await case.writer.reserve(written, q, None)
     assert shared.status.allocation == stored
     assert [each.name for each in shared.status.reserved_for or ()] == ["p", "q"]
-    await case.writer.release(shared, q.metadata.uid)
-    await case.writer.release(shared, p.metadata.uid)
+    await case.writer.release(shared, q.metadata.uid, not_bound)
+    await case.writer.release(shared, p.metadata.uid, not_bound)
     left = (await case.record()).claim
     assert left.status.allocation is None
     assert not left.status.reserved_for

@@ -6,9 +6,6 @@ import orjson
 import pytest
 
 from scheduler.api import wire
-from scheduler.apiserver.messages import CLAIM
-from scheduler.apiserver.opaque import Opaque
-from scheduler.apiserver.protobuf import decode
 from scheduler.client import (
     APPLY_PATCH,
     JSON,
@@ -19,6 +16,9 @@ from scheduler.client import (
     Rejected,
     WriteOutcome,
 )
+from scheduler.lab.apiserver.messages import CLAIM
+from scheduler.lab.apiserver.opaque import Opaque
+from scheduler.lab.apiserver.protobuf import decode
 from tests.contract.api import FINALIZER, Api, Json, allocation, consumer, request, with_status
 from tests.opaque import HIDDEN, PLAIN, TEXTS, UNDECODABLE, UNUSUAL, claim_body, shown
 from tests.opaque import allocation as allocation_body

@@ -9,14 +9,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from scheduler.apiserver.client import EmbeddedClient
 from scheduler.clock import Clock, SystemClock
-from scheduler.simulated import drivers
-from scheduler.simulated.claim_controller import ClaimController
-from scheduler.simulated.garbage import GarbageCollector
-from scheduler.simulated.kubelets import Kubelets
-from scheduler.simulated.mirror import Controller
-from scheduler.simulated.workloads import JobController
+from scheduler.lab.apiserver.client import EmbeddedClient
+from scheduler.lab.simulated import drivers
+from scheduler.lab.simulated.claim_controller import ClaimController
+from scheduler.lab.simulated.garbage import GarbageCollector
+from scheduler.lab.simulated.kubelets import Kubelets
+from scheduler.lab.simulated.mirror import Controller
+from scheduler.lab.simulated.workloads import JobController
 from tests.contract.api import (
     FINALIZER,
     Api,

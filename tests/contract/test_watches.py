@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from scheduler.apiserver.client import EmbeddedClient
 from scheduler.client import NotFoundError
+from scheduler.lab.apiserver.client import EmbeddedClient
 from tests.contract.api import HOLD, Api, types, with_metadata
 
 INITIAL_END = "k8s.io/initial-events-end"

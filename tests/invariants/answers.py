@@ -1,4 +1,7 @@
-"""S4, S11: an allocation answers the question that its claim asks. Source: dra-allocator 3, 4."""
+"""S4, S11: an allocation answers the question that its claim asks.
+
+Source: docs/design/allocator.md#search, docs/design/allocator.md#result.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -289,7 +292,7 @@ def _value(result: Object, attribute: str, pools: Mapping[PoolName, Pool]) -> An
 def _configuration(
     claim: Object, allocated: Object, chosen: Mapping[str, Question], view: View
 ) -> Iterator[str]:
-    """Source: dra-allocator 4.2."""
+    """Source: docs/design/allocator.md#result."""
     by_class: dict[str, list[str]] = {}
     for question in chosen.values():
         by_class.setdefault(question.spec.get("deviceClassName", ""), []).append(question.name)

@@ -98,7 +98,11 @@ class Liveness:
         yield from _leaders(end)
         for pod_uid, changes in sorted(self._changes.items()):
             pod = cluster.get("Pod", pod_uid)
-            if pod is not None and changes > MOST_MESSAGES:
+            # Two that schedule at once contradict each other.
+            is_exempt = pod_uid in end.facts.get("exempt_pods", ()) or (
+                end.facts.get("leaders", 1) > 1
+            )
+            if pod is not None and changes > MOST_MESSAGES and not is_exempt:
                 text = f"was told another reason {changes} times, and nothing had changed"
                 yield Finding("L2", full_name(pod), text)
         for process, facts in sorted(end.facts.get("processes", {}).items()):
@@ -116,7 +120,7 @@ class Liveness:
                 text = f"{count} requests in {seconds:.0f} s without work"
                 yield Finding("L7", author, text)
         for (author, method, path), count in sorted(self._refusals.items()):
-            if count > 3 + seconds / 2:
+            if count > 3 + seconds / 2 * max(1, waiting):
                 text = f"{method} {path} is refused for good, and was sent {count} times"
                 yield Finding("L7", author, text)
 

@@ -1,4 +1,8 @@
-"""Pools as an allocator for one node gathers them from ResourceSlices. Source: dra-allocator 2.2-2.4, 2.7."""
+"""Pools as an allocator for one node gathers them from ResourceSlices.
+
+Source: docs/design/allocator.md#which-slices-count to docs/design/allocator.md#invalid-pools,
+docs/design/allocator.md#inputs.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

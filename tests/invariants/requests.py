@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from tests.invariants.finding import Finding
 from tests.invariants.history import Call, Sent
 
-# Method and path, without names: reliability 5.2.
+# Method and path, without names: docs/design/security.md#rbac.
 _ALLOWED = [
     re.compile(pattern)
     for pattern in (

@@ -3,7 +3,7 @@
 It says yes only when it is sure: when a pool is being updated, or a selector fails on a device, it looks elsewhere.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 
@@ -70,6 +70,8 @@ class _Search:
         return False
 
     def _go_together(self, made: Sequence[Object]) -> bool:
+        if _repeats(result for claim in made for result in results(claim)):
+            return False
         together = [*self.everything, *made]
         if any(True for _ in sharing.exclusive(together)):
             return False
@@ -140,7 +142,7 @@ class _Search:
                     for capacity, amount in asked.items()
                 )
                 if admin:
-                    # It may be charged for counters and capacity, in ways of its own (dra-allocator 3.8).
+                    # It may be charged for counters and capacity, in ways of its own (docs/design/allocator.md#search).
                     if device.get("consumesCounters") or device.get("allowMultipleAllocations"):
                         raise _GiveUpError
                     result["adminAccess"] = True
@@ -170,11 +172,10 @@ class _Search:
             raise _GiveUpError
 
 
-def _repeats(found: Sequence[Object]) -> bool:
+def _repeats(found: Iterable[Object]) -> bool:
+    """Whether a device serves twice: not for one pod, admin access or not (docs/design/allocator.md#search)."""
     devices = [
-        (each["driver"], each["pool"], each["device"])
-        for each in found
-        if not each.get("adminAccess") and not each.get("shareID")
+        (each["driver"], each["pool"], each["device"]) for each in found if not each.get("shareID")
     ]
     return len(devices) > len(set(devices))
 

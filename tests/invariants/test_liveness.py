@@ -29,12 +29,21 @@ def tell_why(story: Story, pod: str, text: str = "no") -> None:
     story.change("Pod", pod, do, US)
 
 
-def waiting(*requests: Object, devices: Any = (), claims: int = 1, **spec: Any) -> Story:
+ONE_NUMA = [{"matchAttribute": "gpu.example.com/numa"}]
+
+
+def numa(number: int) -> Object:
+    return device(f"gpu-{number}", attributes={"numa": {"int": number}})
+
+
+def waiting(
+    *requests: Object, devices: Any = (), claims: int = 1, constraints: Any = (), **spec: Any
+) -> Story:
     """A pod that waits, and knows why."""
     story = Story().cluster(devices=devices)
     names = [f"c{number}" for number in range(claims)]
     for name in names:
-        story.claim(name, *requests)
+        story.claim(name, *requests, constraints=constraints)
     story.pod("p", *names, **spec)
     tell_why(story, "p")
     return story
@@ -54,6 +63,9 @@ CAN_BE_PLACED: dict[str, Story] = {
 CANNOT: dict[str, Story] = {
     "three devices": waiting(request(count=3)),
     "three claims": waiting(claims=3),
+    "one device for two requests": waiting(
+        request("a"), request("b"), constraints=ONE_NUMA, devices=[numa(0), numa(1)]
+    ),
     "another label": waiting(nodeSelector={"zone": "b"}),
     "no such class": waiting(request(deviceClassName="x")),
     "no device is selected": waiting(

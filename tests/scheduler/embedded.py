@@ -13,8 +13,6 @@ import orjson
 
 from allocator.cel import Compiler
 from allocator.features import Features
-from scheduler.apiserver.client import EmbeddedClient
-from scheduler.apiserver.server import ApiServer
 from scheduler.binder import Binder, ClaimWriter, PodWriter
 from scheduler.cache.allocated import Conflict
 from scheduler.cache.cluster import ClusterCache
@@ -22,6 +20,8 @@ from scheduler.client import JSON, MERGE_PATCH, Committed, Rejected, Unknown, Wr
 from scheduler.clock import SystemClock
 from scheduler.config import BindSettings
 from scheduler.framework.environment import Environment, Mode
+from scheduler.lab.apiserver.client import EmbeddedClient
+from scheduler.lab.apiserver.server import ApiServer
 from scheduler.model import Pod
 from scheduler.reflectors.barrier import ClaimBarrier
 from scheduler.reflectors.reflectors import Reflectors

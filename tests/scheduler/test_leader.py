@@ -1,4 +1,7 @@
-"""Who may write, under clocks that jump and servers that fail (H1-H5, H9; F14-F16; decision 8)."""
+"""Who may write, under clocks that jump and servers that fail.
+
+H1-H5, H9; F14-F16; docs/decisions/0008-one-writer.md.
+"""
 
 import asyncio
 import json

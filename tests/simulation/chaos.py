@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from scheduler.apiserver.requests import Request
-from scheduler.apiserver.server import Response
 from scheduler.client import MERGE_PATCH, PROTOBUF
+from scheduler.lab.apiserver.requests import Request
+from scheduler.lab.apiserver.server import Response
 from scheduler.model import FINALIZER
 from tests.simulation.faults import Faults, Verdict
 from tests.simulation.network import Answer, WatchConnection, Wire
@@ -250,6 +250,12 @@ class ReplicaFaults(Faults):
                 self._skipping[connection] = left - 1
             return ()
         return self._disturbed(connection, line, list(recent))
+
+    def end_skipping(self) -> None:
+        """What was left out is told by a 410, however late: a server loses no event for good."""
+        for connection in tuple(self._skipping):
+            connection.send_error(410, "Expired")
+        self._skipping.clear()
 
     def _disturbed(
         self, connection: WatchConnection, line: bytes, known: list[bytes]
@@ -595,6 +601,8 @@ class Chaos:
             for wire in (replica.wire, replica.lease_wire):
                 wire.cut(up=False, down=False)
                 wire.lags.clear()
+                if isinstance(wire.faults, ReplicaFaults):
+                    wire.faults.end_skipping()
         for node in list(world.objects("/nodes")):
             if node["spec"].get("unschedulable"):
                 self._cordon(node["metadata"]["name"], on=False)

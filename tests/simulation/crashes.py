@@ -4,7 +4,7 @@
     python -m tests.simulation.crashes bind         those whose name has this in it
 
 A case is: which write, in which phase, extender or stand-alone, pods with one or three claims, and whether the same
-replica starts again or another one takes over. Source: reliability 3.4; the comparison is Sieve's.
+replica starts again or another one takes over. Source: docs/contributing/testing.md#levels; the comparison is Sieve's.
 """
 
 import argparse
@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from scheduler.apiserver.requests import Request
 from scheduler.framework.environment import Mode
+from scheduler.lab.apiserver.requests import Request
 from tests.invariants import Finding
 from tests.invariants.objects import claim_names, results
 from tests.simulation.chaos import PHASES, ReplicaFaults, write_name

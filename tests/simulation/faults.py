@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scheduler.apiserver.requests import Request
+from scheduler.lab.apiserver.requests import Request
 
 if TYPE_CHECKING:
     from tests.simulation.network import Answer, WatchConnection, Wire

@@ -2,7 +2,7 @@
 
 One scheduling cycle at a time (filter, prioritize), binds beside it. A pod that was rejected waits for an event of a pod,
 node or claim (in profile safe also of a slice, as the in-tree plugin then asks for), or for five minutes.
-Source: scheduler-and-claims 6; reliability 0.1.
+Source: docs/design/extender.md; docs/design/extender.md.
 """
 
 import asyncio

@@ -13,10 +13,6 @@ from typing import Any, Final
 
 import orjson
 
-from scheduler.apiserver.requests import Request
-from scheduler.apiserver.server import ApiServer, Response
-from scheduler.apiserver.store import Change
-from scheduler.apiserver.watches import Watch
 from scheduler.client import (
     JSON,
     ApiError,
@@ -29,6 +25,10 @@ from scheduler.client import (
     Unknown,
     WriteOutcome,
 )
+from scheduler.lab.apiserver.requests import Request
+from scheduler.lab.apiserver.server import ApiServer, Response
+from scheduler.lab.apiserver.store import Change
+from scheduler.lab.apiserver.watches import Watch
 from tests.simulation.faults import Faults, NoFaults, Verdict
 from tests.simulation.loop import Owner, SimulatedLoop
 

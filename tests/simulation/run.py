@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tests.invariants import write_trace
 from tests.simulation.chaos import PHASES
+from tests.simulation.known import KNOWN
 from tests.simulation.plan import FAULTS, make_plan
 from tests.simulation.world import (
     OUTCOMES,
@@ -89,6 +90,11 @@ def run_jobs(jobs: Iterable[Job]) -> Report:
             report.steps += outcome.steps
             report.operations += outcome.operations
             report.happened += outcome.happened
+            known = KNOWN.get((seed, liveness))
+            if known is not None:
+                if found:
+                    report.happened[f"known and open: seed {seed}: {known}"] += 1
+                found = [] if found else [f"shows nothing any more, but is known for: {known}"]
             if found:
                 report.failures.append((command(seed, liveness=liveness), found))
             if number % CHUNK == CHUNK - 1:

@@ -3,8 +3,8 @@
 import random
 from typing import TYPE_CHECKING, Any, Final
 
-from scheduler.apiserver.opaque import Opaque
 from scheduler.client import MERGE_PATCH
+from scheduler.lab.apiserver.opaque import Opaque
 from tests.opaque import TEXTS
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ ODD_TEXT: Final = (
     "-0",
     "\ufeffbom",
 )
+# Text where we stamp our own: nothing that could be an epoch later than ours.
+ODD_EPOCHS: Final = ("", "-1", "1.5", "007", "x", "9" * 30, "٣", "0", "1", "3", "2147483647")
 ODD_PARAMETERS: Final = tuple(TEXTS.values())
 
 
@@ -177,9 +179,7 @@ class Tenants:
                 ): rng.choice(ODD_TEXT),
             }
             if rng.random() < 0.3:
-                meta["annotations"]["dra-scheduler.dev/epoch"] = rng.choice(
-                    ("", "-1", "1.5", "007", "x", "9" * 30, "٣", "2147483647", "3")
-                )
+                meta["annotations"]["dra-scheduler.dev/epoch"] = rng.choice(ODD_EPOCHS)
             if rng.random() < 0.2:
                 meta["finalizers"] = ["resource.kubernetes.io/delete-protection"]
             if rng.random() < 0.1:

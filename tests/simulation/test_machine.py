@@ -1,6 +1,6 @@
 """A state machine that drives the simulated world: Hypothesis chooses what happens next, and shrinks what goes wrong.
 
-`DRA_SIMULATION_EXAMPLES=2000` tries more, drawn at random. Source: reliability 3.2.
+`DRA_SIMULATION_EXAMPLES=2000` tries more, drawn at random. Source: docs/contributing/testing.md#levels.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from scheduler.apiserver.requests import Request
 from scheduler.framework.environment import Mode
+from scheduler.lab.apiserver.requests import Request
 from tests.simulation.chaos import PHASES, ReplicaFaults, status_response, write_name
 from tests.simulation.faults import Verdict
 from tests.simulation.network import Wire

@@ -58,7 +58,7 @@ def test_a_stored_trace_is_judged_as_the_run_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["no-finalizer", "spec-changed", "bound-before-written", "no-holds"]
+    "name", ["no-finalizer", "no-reservation", "bound-before-written", "no-holds"]
 )
 def test_a_planted_bug_is_found(name: str) -> None:
     assert find(PLANTED[name], range(1, 10)) is not None

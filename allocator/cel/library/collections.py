@@ -8,20 +8,13 @@ from functools import cmp_to_key
 from operator import le
 from typing import Any, Final
 
-from allocator.cel import operators
 from allocator.cel.library.text import index_of, last_index_of
-from allocator.cel.operators import compare, equal
-from allocator.cel.values import (
-    MAX_INT,
-    PLAIN_KINDS,
-    DomainMap,
-    Duration,
-    UInt,
-    find,
-    kind_of,
-    map_key,
-    no_such_overload,
-)
+from allocator.cel.values import arithmetic, comparison, selection
+from allocator.cel.values.comparison import compare, equal
+from allocator.cel.values.limits import PLAIN_KINDS, kind_of
+from allocator.cel.values.maps import DomainMap, find, map_key
+from allocator.cel.values.names import no_such_overload
+from allocator.cel.values.scalars import MAX_INT, Duration, UInt
 from allocator.errors import CelRuntimeError
 
 _SIZED: Final = frozenset({str, bytes, list, dict, DomainMap})
@@ -127,7 +120,7 @@ def _sort_by(value: Any, keys: Any) -> list[Any]:
         )
     if not elements:
         return elements
-    if not operators.comparable(keys[0]):
+    if not comparison.comparable(keys[0]):
         raise CelRuntimeError("list elements must be comparable")
     if len({key.__class__ for key in keys}) > 1:
         raise CelRuntimeError("list elements must have the same type")
@@ -193,7 +186,7 @@ def _is_sorted(value: Any) -> bool:
         return all(map(le, elements, elements[1:]))
     previous: Any = None
     for at, element in enumerate(elements):
-        if not operators.comparable(element):
+        if not comparison.comparable(element):
             raise CelRuntimeError("no such overload")
         # Upstream looks only for "greater": an element of another type passes.
         if at and _order_or_none(previous, element) == 1:
@@ -211,7 +204,7 @@ def _order_or_none(left: Any, right: Any) -> int | None:
 
 def _check_element(name: str, elements: list[Any]) -> None:
     """Overloads are chosen by the first element."""
-    if elements and not operators.comparable(elements[0]):
+    if elements and not comparison.comparable(elements[0]):
         raise no_such_overload(name, elements)
 
 
@@ -225,7 +218,7 @@ def _sum(value: Any) -> object:
     if kind_of(elements) is int and max(map(abs, elements)) * len(elements) <= MAX_INT:
         return sum(elements)  # no part of it can overflow
     for element in elements:
-        total = operators.add(total, element)
+        total = arithmetic.add(total, element)
     return total
 
 
@@ -244,7 +237,7 @@ def _extreme(
             return plain(elements)
         best = elements[0]
         for element in elements[1:]:
-            if not operators.comparable(element):
+            if not comparison.comparable(element):
                 raise CelRuntimeError("no such overload")
             if _order_or_none(best, element) == preferred:
                 best = element
@@ -271,7 +264,7 @@ def _contains_all(value: list[Any], part: list[Any]) -> bool:
         return set(value).issuperset(part)
     texts = {element for element in value if element.__class__ is str}
     return all(
-        element in texts if element.__class__ is str else operators.contains(element, value)
+        element in texts if element.__class__ is str else selection.contains(element, value)
         for element in part
     )
 
@@ -292,7 +285,7 @@ def _sets_intersects(value: Any, other: Any) -> bool:
         return not set(value).isdisjoint(other)
     texts = {element for element in other if element.__class__ is str}
     return any(
-        element in texts if element.__class__ is str else operators.contains(element, other)
+        element in texts if element.__class__ is str else selection.contains(element, other)
         for element in value
     )
 
@@ -304,7 +297,7 @@ def insert(target: dict[object, object], key: object, value: object) -> None:
         CelRuntimeError: the key is taken.
     """
     if find(target, key)[1]:
-        raise CelRuntimeError(f"insert failed: key {operators.shown(key)} already exists")
+        raise CelRuntimeError(f"insert failed: key {selection.shown(key)} already exists")
     target[map_key(key)] = value
 
 

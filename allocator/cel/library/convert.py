@@ -7,24 +7,18 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from allocator.cel import operators
-from allocator.cel.library import network, timelib
-from allocator.cel.values import (
-    MAX_UINT,
-    Duration,
-    Timestamp,
-    TypeValue,
-    UInt,
-    no_such_overload,
-    type_name,
-)
+from allocator.cel.library import network
+from allocator.cel.values import arithmetic, moments
+from allocator.cel.values.names import no_such_overload, type_name
+from allocator.cel.values.scalars import MAX_UINT, Duration, Timestamp, TypeValue, UInt
 from allocator.errors import CelRuntimeError
 
-_LONG_INTEGER: Final = re.compile(r"[+-]?0*[0-9]{1,40}", re.ASCII)
+_MOST_DIGITS: Final = 20  # of an integer of 64 bits
+# Possessive, so that a long text that is no number takes no more than its length.
 _FLOAT: Final = re.compile(
     r"nan|[+-]?(?:inf(?:inity)?"
-    r"|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?"
-    r"|0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)p[+-]?[0-9]+)",
+    r"|0x(?:[0-9a-f]++\.?[0-9a-f]*+|\.[0-9a-f]++)p[+-]?[0-9]++"
+    r"|(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:e[+-]?[0-9]++)?)",
     re.ASCII | re.IGNORECASE,
 )
 _UNDERSCORE: Final = re.compile(r"(?<![0-9a-fA-FxX])_|_(?![0-9a-fA-F])")
@@ -36,28 +30,37 @@ def _refused(value: object, target: str) -> CelRuntimeError:
     return CelRuntimeError(f"type conversion error from '{type_name(value)}' to '{target}'")
 
 
+def _whole(digits: str, target: str) -> int:
+    """A number below 2^64, of any number of digits."""
+    if not (digits.isascii() and digits.isdigit()):
+        raise _refused(digits, target)
+    significant = digits.lstrip("0")
+    if len(significant) > _MOST_DIGITS or int(significant or "0") > MAX_UINT:
+        raise _refused(digits, target)
+    return int(significant or "0")
+
+
 def to_int(value: Any) -> int:
     """The function int()."""
     cls = value.__class__
     if cls is int:
         return value  # type: ignore[no-any-return]
     if cls is UInt:
-        return operators.as_int(value.value)
+        return arithmetic.as_int(value.value)
     if cls is float:
         if not -(2**63) < value < 2**63:
-            raise CelRuntimeError(operators.INT_OVERFLOW)
+            raise CelRuntimeError(arithmetic.INT_OVERFLOW)
         return int(value)
     if cls is str:
-        if len(value) > 4000 or _LONG_INTEGER.fullmatch(value) is None:
+        sign = value[0] if value[:1] in ("-", "+") and value else ""
+        number = _whole(value[len(sign) :], "int")
+        if number > (2**63 if sign == "-" else 2**63 - 1):
             raise _refused(value, "int")
-        number = int(value)
-        if not -(2**63) <= number < 2**63:
-            raise _refused(value, "int")
-        return number
+        return -number if sign == "-" else number
     if cls is Duration:
         return value.nanos  # type: ignore[no-any-return]
     if cls is Timestamp:
-        return value.nanos // 10**9  # type: ignore[no-any-return]
+        return (value.nanos // 10**9 + 2**63) % 2**64 - 2**63  # type: ignore[no-any-return]
     raise no_such_overload("int", value)
 
 
@@ -67,15 +70,13 @@ def to_uint(value: Any) -> UInt:
     if cls is UInt:
         return value  # type: ignore[no-any-return]
     if cls is int:
-        return operators.as_uint(value)
+        return arithmetic.as_uint(value)
     if cls is float:
         if not 0 <= value < 2**64:
-            raise CelRuntimeError(operators.UINT_OVERFLOW)
+            raise CelRuntimeError(arithmetic.UINT_OVERFLOW)
         return UInt(int(value))
     if cls is str:
-        if len(value) > 4000 or not (value.isascii() and value.isdigit()) or int(value) > MAX_UINT:
-            raise _refused(value, "uint")
-        return UInt(int(value))
+        return UInt(_whole(value, "uint"))
     raise no_such_overload("uint", value)
 
 
@@ -104,7 +105,7 @@ def parse_double(text: str) -> float:
         if _UNDERSCORE.search(text) is not None:
             raise _refused(text, "double")
         text = text.replace("_", "")
-    if len(text) > 4096 or _FLOAT.fullmatch(text) is None:
+    if _FLOAT.fullmatch(text) is None:
         raise _refused(text, "double")
     try:
         number = float.fromhex(text) if "x" in text.lower() else float(text)
@@ -149,10 +150,10 @@ _STRINGS: Final[dict[type, Callable[[Any], str]]] = {
     bool: lambda value: "true" if value else "false",
     int: str,
     UInt: lambda value: str(value.value),
-    float: timelib.go_float,
+    float: moments.go_float,
     bytes: _decode,
-    Duration: timelib.write_duration,
-    Timestamp: timelib.write_timestamp,
+    Duration: moments.write_duration,
+    Timestamp: moments.write_timestamp,
     network.IP: str,
     network.CIDR: str,
 }
@@ -174,7 +175,7 @@ def to_duration(value: Any) -> Duration:
     if cls is Duration:
         return value  # type: ignore[no-any-return]
     if cls is str:
-        return timelib.parse_duration(value)
+        return moments.parse_duration(value)
     raise no_such_overload("duration", value)
 
 
@@ -184,9 +185,9 @@ def to_timestamp(value: Any) -> Timestamp:
     if cls is Timestamp:
         return value  # type: ignore[no-any-return]
     if cls is str:
-        return timelib.parse_timestamp(value)
+        return moments.parse_timestamp(value)
     if cls is int:
-        return timelib.from_seconds(value)
+        return moments.from_seconds(value)
     raise no_such_overload("timestamp", value)
 
 

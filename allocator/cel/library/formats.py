@@ -9,7 +9,8 @@ from datetime import date
 from typing import Any, ClassVar, Final
 
 from allocator.cel.library.urls import parse_url
-from allocator.cel.values import NONE, Optional, no_such_overload
+from allocator.cel.values.names import no_such_overload
+from allocator.cel.values.scalars import NONE, Optional
 from allocator.errors import CelRuntimeError
 
 _LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)

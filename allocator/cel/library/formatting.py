@@ -9,17 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from allocator.cel.library import convert
-from allocator.cel.values import (
-    MAX_CHARACTERS,
-    DomainMap,
-    Duration,
-    Timestamp,
-    TypeValue,
-    UInt,
-    check_length,
-    type_name,
-    unmap_key,
-)
+from allocator.cel.values.limits import MAX_CHARACTERS, check_length
+from allocator.cel.values.maps import DomainMap, unmap_key
+from allocator.cel.values.names import type_name
+from allocator.cel.values.scalars import Duration, Timestamp, TypeValue, UInt
 from allocator.errors import CelRuntimeError
 
 DEFAULT_PRECISION: Final = 6

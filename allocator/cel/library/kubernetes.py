@@ -6,19 +6,21 @@ Source: k8s.io/apiserver/pkg/cel/library/{quantity,semverlib}.go, cel-go cel/lib
 from collections.abc import Callable
 from typing import Any, Final
 
-from allocator.cel.values import (
+from allocator.cel.values.maps import DomainMap
+from allocator.cel.values.messages import MESSAGES
+from allocator.cel.values.moments import ZERO_TIME
+from allocator.cel.values.names import no_such_overload, type_name
+from allocator.cel.values.scalars import (
     MAX_INT,
     MIN_INT,
     NONE,
-    DomainMap,
     Duration,
     Optional,
     QuantityValue,
-    Semver,
+    Timestamp,
     UInt,
-    no_such_overload,
-    type_name,
 )
+from allocator.cel.values.semver import Semver
 from allocator.errors import CelRuntimeError, QuantityError
 from allocator.quantity import DECIMAL_EXPONENT, Quantity
 
@@ -196,8 +198,10 @@ def _is_zero(value: Any) -> bool:
         return value.nanos == 0  # type: ignore[no-any-return]
     if cls is UInt:
         return value.value == 0  # type: ignore[no-any-return]
-    if cls is Optional:
-        return not value.present
+    if cls is Timestamp:
+        return value.nanos == ZERO_TIME.nanos  # type: ignore[no-any-return]
+    if cls in MESSAGES:
+        return value.is_zero  # type: ignore[no-any-return]
     return cls in _ZEROABLE and not value
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Any, ClassVar, Final
 
-from allocator.cel.values import no_such_overload
+from allocator.cel.values.names import no_such_overload
 from allocator.errors import CelRuntimeError
 
 _Address = IPv4Address | IPv6Address

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from allocator.cel.library.formatting import format_text
-from allocator.cel.regex import compile_regex
-from allocator.cel.values import MAX_CHARACTERS, check_length, no_such_overload
+from allocator.cel.library.regex import compile_regex
+from allocator.cel.values.limits import MAX_CHARACTERS, check_length
+from allocator.cel.values.names import no_such_overload
 from allocator.errors import CelRuntimeError
 
 # Go's unicode.IsSpace.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 from urllib.parse import quote as percent_encode
 from urllib.parse import unquote_to_bytes
 
-from allocator.cel.values import no_such_overload
+from allocator.cel.values.names import no_such_overload
 from allocator.errors import CelRuntimeError
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):", re.ASCII)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from allocator.cel import Verdict, check_new_expression, compile_selector
-from allocator.cel.estimate import MOST, estimate
+from allocator.cel.cost.estimate import estimate
+from allocator.cel.cost.ranges import MOST
 from allocator.errors import CelCompileError
 from allocator.features import Features
 from tests.allocator.cel.evaluation import device

@@ -1,4 +1,4 @@
-"""One behaviour case: a question in several gate sets, and what the reference pages say about its answer."""
+"""One behaviour case: a question in several gate sets, and what docs/reference/behaviours.md says about its answer."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ class Case:
     """A question and the expected answer in short form.
 
     Attributes:
-        name: a sentence in dashes; the number before it is the behaviour of the reference page, if any.
+        name: a sentence in dashes; the number before it is the one in docs/reference/behaviours.md, if any.
         expect: "nil", "node_error", "fatal", or device names in result order, claims separated by "|";
             one for all variants, or by variant.
         questions: variant -> question.

@@ -4,6 +4,7 @@
 //	oracle allocate   structured.NewAllocator(...).Allocate
 //	oracle cel        GetCompiler / CompileCELExpression / DeviceMatches
 //	oracle quantity   resource.ParseQuantity, its canonical text, comparing and adding
+//	oracle environment  what CEL expressions may use: functions, macros, variables
 //	oracle version    the upstream release the answers come from
 package main
 
@@ -20,7 +21,7 @@ const upstreamVersion = "v1.37.2"
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: oracle allocate|cel|quantity|version")
+		fmt.Fprintln(os.Stderr, "usage: oracle allocate|cel|quantity|environment|version")
 		os.Exit(2)
 	}
 	var answer func(line []byte) any
@@ -31,6 +32,12 @@ func main() {
 		answer = answerCEL
 	case "quantity":
 		answer = answerQuantity
+	case "environment":
+		if err := writeEnvironment(os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "oracle:", err)
+			os.Exit(1)
+		}
+		return
 	case "version":
 		fmt.Println(upstreamVersion)
 		return

@@ -128,7 +128,9 @@ async def test_a_higher_epoch_stops_us(here: World) -> None:
 
     outcome = await bind(here, "p")
     assert outcome.reason is not None
-    assert outcome.reason.kind is ReasonKind.NOT_LEADER
+    assert outcome.reason.message == (
+        f"claim c carries the stamp of a later leader (annotation {EPOCH_ANNOTATION})"
+    )
     assert here.client.writes == []
 
 

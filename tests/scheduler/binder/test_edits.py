@@ -10,9 +10,6 @@ from hypothesis import strategies as st
 from allocator.model.claims import ResourceClaimConsumerReference
 from scheduler.api import wire
 from scheduler.api.rawjson import RawJsonError
-from scheduler.apiserver import opaque, protobuf
-from scheduler.apiserver.messages import CLAIM
-from scheduler.apiserver.objects import Json
 from scheduler.binder.claim_text import ClaimText, UnreadableClaimError, members
 from scheduler.binder.edits import (
     Allocation,
@@ -26,6 +23,9 @@ from scheduler.binder.edits import (
     may_be_refused,
     may_rewrite,
 )
+from scheduler.lab.apiserver import opaque, protobuf
+from scheduler.lab.apiserver.messages import CLAIM
+from scheduler.lab.apiserver.objects import Json
 from tests.opaque import TEXTS, allocation, claim_body
 
 NAMES = st.sampled_from(["a", "b", "example.com/x", "é"])

@@ -391,3 +391,32 @@ async def test_a_pod_that_ends_before_a_binding_that_is_refused_is_not_asked_for
     assert not (await case.bind()).is_bound
     assert case.client.writes.count(("POST", BINDING)) == 1
     assert await is_untouched(case.here)
+
+
+async def test_what_another_replica_finishes_meanwhile_is_not_taken_back(case: Case) -> None:
+    """Two replicas are active: ours gives up, and while it waits to release the claim the other one binds the pod."""
+    here = case.here
+    case.answers({BINDING: [ANSWERS["invalid"]] * 3})
+    releases = 0
+
+    async def fault(method: str, path: str, body: bytes) -> Any:
+        nonlocal releases
+        if method == "PUT" and path == STATUS and b"reservedFor" not in body:
+            releases += 1
+            if releases == 1:
+                binding = {
+                    "apiVersion": "v1",
+                    "kind": "Binding",
+                    "metadata": {"name": "p", "namespace": "default"},
+                    "target": {"kind": "Node", "name": "node-1"},
+                }
+                await here.create(pods_path("p", "binding"), binding)
+                return ANSWERS["busy"]
+        return None
+
+    case.client.faults.append(fault)
+    await case.bind()
+    status = (await here.get(claims_path("c")))["status"]
+    assert releases == 1
+    assert [each["name"] for each in status["reservedFor"]] == ["p"]
+    assert status["allocation"]["devices"]["results"]

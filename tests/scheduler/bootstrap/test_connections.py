@@ -1,4 +1,7 @@
-"""Slow, silent and rude clients of the webhook listener, and certificates that change under it (F29, reliability 5.4)."""
+"""Slow, silent and rude clients of the webhook listener, and certificates that change under it.
+
+F29, docs/design/security.md#input-limits.
+"""
 
 import asyncio
 import shutil

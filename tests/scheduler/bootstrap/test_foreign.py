@@ -5,12 +5,12 @@ import random
 import orjson
 
 from allocator.features import Features
-from scheduler.apiserver.client import EmbeddedClient
-from scheduler.apiserver.server import ApiServer
 from scheduler.bootstrap.build import Core, build_core
 from scheduler.clock import SystemClock
 from scheduler.config import Settings
 from scheduler.framework.environment import Mode
+from scheduler.lab.apiserver.client import EmbeddedClient
+from scheduler.lab.apiserver.server import ApiServer
 from scheduler.leader import AlwaysLeader
 from scheduler.model import Kind
 from tests.builders import consumes, counter_set, device, resource_slice

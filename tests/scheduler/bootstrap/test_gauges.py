@@ -3,13 +3,13 @@
 import random
 
 from allocator.features import Features
-from scheduler.apiserver.client import EmbeddedClient
-from scheduler.apiserver.server import ApiServer
 from scheduler.bootstrap.build import Core, build_core
 from scheduler.clock import SystemClock
 from scheduler.config import Settings
 from scheduler.framework.environment import Mode
 from scheduler.framework.plan import Plan
+from scheduler.lab.apiserver.client import EmbeddedClient
+from scheduler.lab.apiserver.server import ApiServer
 from scheduler.leader import AlwaysLeader
 from tests.pods import pod
 from tests.scheduler.cache.objects import allocation, record

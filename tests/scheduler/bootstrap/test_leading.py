@@ -99,6 +99,9 @@ async def test_claims_of_an_earlier_installation_can_still_be_bound(here: World)
         (0, ["9"], 0),
         (3, ["9" * 5000, "-8", "x", "٩", ""], 3),
         (3, [str(2**31)], 3),
+        (3, [str(2**31 - 1), "5"], 6),
+        (3, ["1003"], 1004),
+        (3, ["1004"], 3),
     ],
 )
 def test_an_epoch_is_above_every_stamp_that_is_one(

@@ -1,4 +1,7 @@
-"""The cluster cache: what a decision sees, step by step (R2, R7, R11, R12, scheduler-and-claims 1.9 and 7.1)."""
+"""The cluster cache: what a decision sees, step by step.
+
+R2, R7, R11, R12, docs/design/claims.md#memory and docs/design/scheduling-cycle.md#which-pods.
+"""
 
 import pytest
 

@@ -10,9 +10,10 @@ import pytest
 
 from allocator.model.claims import DeviceRequestAllocationResult, ResourceClaimConsumerReference
 from allocator.model.devices import Device, ResourceSlice
+from allocator.model.meta import ObjectMeta
 from scheduler.cache.allocated import Conflict
 from scheduler.cache.cluster import ClusterCache
-from scheduler.model import ClaimRecord, Kind
+from scheduler.model import ClaimRecord, Kind, UnreadableClaim, UnreadableSlice
 from tests.builders import consumes, counter_set, device, resource_slice, used
 from tests.pods import pod
 from tests.scheduler.cache.objects import at, event, record
@@ -482,6 +483,27 @@ def test_a_claim_replaced_unseen_has_no_place_from_before(cache):
     assert said(cache, "b") == [("second", "later")]
 
 
+def unreadable(name: str, version: int, *results: DeviceRequestAllocationResult) -> ClaimRecord:
+    claim = record(name, version, *results).claim
+    lost = UnreadableClaim(
+        metadata=claim.metadata, status=claim.status, problem="x", lost=("status.allocation",)
+    )
+    return ClaimRecord(lost, b"{}")
+
+
+def test_nobody_knows_when_what_cannot_be_read_was_allocated(cache):
+    write(cache, "a", 11, used("p0"))
+    write(cache, "b", 12, used("p1"))
+    cache.apply(event(unreadable("a", 13), CLAIM))  # it holds what it held, and has its place
+    assert (said(cache, "a"), said(cache, "b")) == ([("b", "later")], [("a", "earlier")])
+    cache.apply(event(unreadable("a", 14, used("p2")), CLAIM))  # some of it is new, or was not seen
+    assert all(conflict.other_is_earlier for conflict in cache.conflicts("uid-a"))
+    assert {other for other, side in said(cache, "b") if side == "earlier"} == {"a"}
+    write(cache, "a", 15, used("p0"))  # readable again: it may have had that all the time
+    assert said(cache, "b") == [("a", "earlier")]
+    assert said(cache, "a") == [("b", "earlier")]
+
+
 def test_what_is_only_decided_gives_way_to_what_is_written(cache):
     told: list[Conflict] = []
     cache.subscribe_conflicts(told.append)
@@ -635,6 +657,35 @@ def test_what_a_second_slice_of_the_pool_says_now_is_looked_at():
     assert said(cache, "b") == []
     publish(cache, 20, card(part("p0", 6), part("p1", 5))[1])
     assert said(cache, "b") == [("a", "earlier")]
+
+
+@pytest.mark.parametrize(
+    ("slices", "first", "second"),
+    [
+        (PARTS, used("p0"), used("p2")),
+        (NIC, share("n0", 1, bw=1), share("n0", 2, bw=1)),
+        ([resource_slice("plain", device("d0"), device("d1"))], used("d0"), used("d1")),
+    ],
+    ids=["counters", "capacity", "neither, as far as is known"],
+)
+def test_nothing_new_comes_from_a_pool_of_which_a_slice_cannot_be_read(slices, first, second):
+    cache = made_of(slices)
+    told: list[Conflict] = []
+    cache.subscribe_conflicts(told.append)
+    cache.apply(event(bound("a", 11, first), CLAIM))
+    bind(cache, "a", 12)
+    lost = UnreadableSlice(
+        metadata=ObjectMeta(name="lost"),
+        spec=resource_slice("lost", generation=2**62, count=-1).spec,
+        problem="x",
+    )
+    publish(cache, 20, lost)
+    write(cache, "b", 21, second)
+    assert said(cache, "b") == [("", "earlier")]
+    assert said(cache, "a") == []  # its pod has a node
+    assert told == cache.double_allocations() == []
+    cache.apply(event(at(lost, 22), SLICE, "DELETED"))
+    assert said(cache, "b") == []
 
 
 def test_slices_that_come_after_the_claims_are_looked_at():

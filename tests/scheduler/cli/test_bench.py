@@ -137,7 +137,7 @@ def test_manifests_are_measured_as_they_are(command):
         (["--feature-gates", "X=1"], "--feature-gates: 'X=1' is not NAME=true or NAME=false"),
         (
             ["-f", GOOD, "--nodes", "3"],
-            "--nodes: describes a synthetic cluster; it does not go with -f",
+            "--nodes: describes a synthetic cluster; cannot be combined with -f",
         ),
         (["-f", GOOD, "--pods", "3"], "--pods: describes a synthetic cluster"),
         (["-f", "/nowhere.yaml"], "/nowhere.yaml: No such file or directory"),
@@ -156,7 +156,7 @@ def test_bad_usage_is_one_line(command, arguments, problem):
 def test_manifests_without_anything_to_measure(command, write, text, missing):
     done = command("bench", "-f", write("x.yaml", text))
     assert (done.code, done.out) == (2, "")
-    assert done.err == f"error: the manifests hold no {missing}: there is nothing to measure\n"
+    assert done.err == f"error: the manifests hold no {missing}: nothing to measure\n"
 
 
 def test_an_object_left_out_is_told_and_the_rest_measured(command, write):

@@ -205,7 +205,7 @@ def test_the_written_file_reads_back_as_the_same_settings(command, settings_of, 
         (HEAD + "bindAddress: '8888'", "bindAddress: must be HOST:PORT, is '8888'"),
         (HEAD + "bindAddress: 127.0.0.1:70000", "bindAddress: must be HOST:PORT"),
         (HEAD + "bindAddress: 0.0.0.0:8888", "bindAddress: 0.0.0.0 is not loopback"),
-        (HEAD + "tls: {certFile: x}", "tls: certFile and keyFile need each other"),
+        (HEAD + "tls: {certFile: x}", "tls: certFile and keyFile must be set together"),
         (HEAD + "tls: {clientCaFile: x}", "tls.clientCaFile: needs certFile and keyFile"),
         (HEAD + "leaderElection: {followLease: a/b}", "leaderElection.followLease: excludes"),
         (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.client import MERGE_PATCH, Committed, Rejected, Unknown
+from scheduler.client import JSON, MERGE_PATCH, METADATA, Committed, Rejected, Unknown
 from scheduler.client.counted import CountedClient
 from tests.fakes import FakeApiClient
 
@@ -38,3 +38,13 @@ async def test_reads_and_watches_are_passed_on_untold():
         assert [line async for line in lines] == [b"1"]
     await client.aclose()
     assert not told
+
+
+async def test_the_format_that_is_asked_for_is_passed_on():
+    class Lists(FakeApiClient):
+        async def get(self, path, query=None, *, accept=JSON):
+            return accept.encode()
+
+    client = CountedClient(Lists(), print)
+    assert await client.get("/x", accept=METADATA) == METADATA.encode()
+    assert await client.get("/x") == JSON.encode()

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from scheduler.client import (
     MERGE_PATCH,
+    METADATA,
     PROTOBUF,
     ApiError,
     Committed,
@@ -22,6 +23,7 @@ from scheduler.client import (
 )
 from scheduler.client.kube import ClientConfigError, ClientSettings, KubeClient
 from tests.fakes import FakeClock
+from tests.odd_json import ODD, config, with_text
 from tests.opaque import TEXTS, claim_body
 
 TOKEN = "canary-token"
@@ -389,3 +391,43 @@ async def test_a_replaced_ca_makes_new_connections_and_a_new_token_alone_does_no
     assert not first.closed  # watches that are open go on
     await client.aclose()
     assert first.closed
+
+
+@pytest.mark.parametrize("text", ODD.values(), ids=ODD)
+async def test_an_answer_with_text_that_no_decoder_takes_is_an_answer(client, server, text):
+    """As the API server hands out opaque parameters (fault core 03)."""
+    body = with_text({"kind": "ResourceClaimList", "metadata": {}, "items": [config()]}, text)
+    server.answer = lambda _request: web.Response(body=body, content_type="application/json")
+    assert await client.get("/x", {"limit": "5"}) == body
+    assert await client.write("PUT", "/x", b"{}") == Committed(body)
+    large = with_text({"kind": "List", "items": [config()] * 3, "pad": "x" * 300_000}, text)
+    server.answer = lambda _request: web.Response(body=large, content_type="application/json")
+    assert await client.get("/x") == large
+
+
+@pytest.mark.parametrize("cut", [1, 9])
+async def test_an_answer_with_such_text_that_is_cut_off_is_none(client, server, cut):
+    text = ODD["half a surrogate pair"]
+    body = with_text({"items": [config()], "n": [1, 2]}, text)[:-cut]
+    server.answer = lambda _request: web.Response(body=body, content_type="application/json")
+    with pytest.raises(UnavailableError):
+        await client.get("/x")
+    assert isinstance(await client.write("PUT", "/x", b"{}"), Unknown)
+
+
+async def test_the_words_of_a_refusal_are_found_beside_such_text(client, server):
+    status = {"kind": "Status", "reason": "Invalid", "message": "no", "details": config()}
+    body = with_text(status, ODD["half a surrogate pair"])
+    server.answer = lambda _request: web.Response(
+        status=422, body=body, content_type="application/json"
+    )
+    assert await client.write("PUT", "/x", b"{}") == Rejected(422, "Invalid", "no")
+
+
+async def test_metadata_alone_is_asked_for_in_the_accept_header(client, server):
+    assert await client.get("/api/v1/pods", {"limit": "5"}, accept=METADATA) == b'{"kind": "Pod"}'
+    request, _ = server.requests[0]
+    assert "as=PartialObjectMetadataList" in request.headers["Accept"]
+    assert request.headers["Accept"].endswith("application/json")
+    await client.get("/api/v1/pods", {"limit": "5"})
+    assert server.requests[1][0].headers["Accept"] == "application/json"

@@ -241,7 +241,7 @@ async def test_a_search_whose_time_is_over_is_said(here: World, verb: str) -> No
 
     response = await extender.post(verb, (await bodies(here))[verb])
 
-    text = "the search for devices was given up: its time is over"
+    text = "the search for devices timed out"
     assert response.status_code == 200
     assert response.json() == refusal(verb, text)
 

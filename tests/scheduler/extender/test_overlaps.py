@@ -491,7 +491,7 @@ async def test_a_node_that_goes_while_the_claims_are_written_is_noticed(here: Wo
     await here.pod("p", "c")
     here.before_once("PUT", "/status", lambda: here.delete("/api/v1/nodes/node-1"))
 
-    assert await extender.bind("p", "node-1") == "the node is gone"
+    assert await extender.bind("p", "node-1") == "the node no longer exists"
 
     assert ("POST", pods_path("p", "binding")) not in here.client.writes
     assert await is_taken_back(here)
@@ -511,7 +511,7 @@ async def test_a_watch_that_does_not_follow_our_writes_stops_the_bind(here: Worl
     await here.claim("c")
     await here.pod("p", "c")
 
-    assert "does not follow" in await extender.bind("p", "node-1")
+    assert "is behind" in await extender.bind("p", "node-1")
 
     assert ("POST", pods_path("p", "binding")) not in here.client.writes
     assert await is_taken_back(here)

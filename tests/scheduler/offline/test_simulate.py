@@ -416,7 +416,7 @@ def test_an_idle_claim_on_the_wrong_node_is_given_back():
     ]
     answer = run(*objects)
     assert answer.placed == {"p": "b"}
-    assert any("given back" in note for note in answer.tree["notes"])
+    assert any("unused allocation" in note for note in answer.tree["notes"])
 
 
 def test_pods_with_a_node_run_there_and_are_not_listed():
@@ -444,7 +444,7 @@ def test_nodes_without_allocatable_are_unlimited_and_hand_written_ones_take_110_
     assert run(node("n"), big).placed == {"p": "n"}
     answer = run(node("n", status={"allocatable": {"cpu": "1"}}), pod("q"))
     assert answer.placed == {"q": "n"}
-    assert answer.tree["notes"] == ["Node/n: allocatable has no pods; 110 is taken"]
+    assert answer.tree["notes"] == ["Node/n: allocatable.pods is missing; assuming 110"]
 
 
 def test_order_is_priority_then_age_then_file():
@@ -483,7 +483,7 @@ def test_order_is_priority_then_age_then_file():
         "low",
     ]
     assert answer.tree["notes"] == [
-        "Pod/default/lost: there is no PriorityClass 'nowhere'; priority 0 is taken"
+        "Pod/default/lost: there is no PriorityClass 'nowhere'; using priority 0"
     ]
 
 
@@ -546,8 +546,8 @@ def test_a_known_kind_in_an_unknown_version_is_an_error_and_an_unknown_kind_a_no
     )
     assert answer.errors == [(f"ResourceSlice/n-{GPU}", "apiVersion")]
     assert answer.tree["notes"] == [
-        "ConfigMap (v1): 1 object ignored, the kind plays no part",
-        "Job (batch.volcano.sh/v1alpha1): 1 object ignored, the kind plays no part",
+        "ConfigMap (v1): 1 object ignored: this kind does not affect scheduling",
+        "Job (batch.volcano.sh/v1alpha1): 1 object ignored: this kind does not affect scheduling",
     ]
 
 

@@ -209,7 +209,7 @@ REFUSALS = [
         pod=ONE,
         objects=(allocated("c", allocation(None), *MANY),),
         kind=ReasonKind.TOO_MANY_CONSUMERS,
-        message="resourceclaim 'c' has 256 consumers, the most there can be",
+        message="resourceclaim 'c' has 256 consumers, the maximum",
     ),
 ]
 

@@ -7,6 +7,10 @@ import pytest
 
 from scheduler.reflectors.machine import (
     BACKOFF_CAP_SECONDS,
+    FRUITLESS_WATCHES,
+    MOST_FRUITLESS_WATCHES,
+    RESTORED_LISTS,
+    RESTORED_SECONDS,
     Complete,
     Failure,
     ListPage,
@@ -171,3 +175,187 @@ def test_a_list_older_than_what_has_been_seen_is_refused_and_asked_again(machine
     assert isinstance(machine.next(), Pause)
     assert machine.next() == ListPage("", "", 500)
     assert machine.page([B], 41, "") == Complete([B], 41)
+
+
+# --- a watch that is wrong without saying so (faults behaviour 01 and 04, core 04) ---------------------------------------
+
+
+def watches_until_list(machine, seconds, *, start=0.0):
+    """How many watches that end in order after so long without a word are opened before a list is asked for."""
+    count = 0
+    while True:
+        action = machine.next()
+        if isinstance(action, ListPage):
+            assert action == ListPage("", "", 500)  # a quorum list
+            return count
+        if isinstance(action, OpenWatch):
+            count += 1
+            machine.opened(start)
+            machine.ended(start + seconds)
+
+
+@pytest.mark.parametrize("lasted", [20.0, 119.0, 120.0, 7_200.0])
+def test_the_pause_grows_and_stays_grown_after_however_long_a_watch(machine, lasted):
+    """Health is that of an open watch: it is no excuse for those that cannot be opened after it."""
+    synced(machine)
+    machine.heard(11, is_event=True, now=1.0)
+    now, pauses = lasted, []
+    for _ in range(10):
+        machine.failed(Failure.UNREACHABLE, now)
+        pause = machine.next()
+        pauses.append(pause.seconds)
+        now += pause.seconds
+        machine.next()
+    assert pauses == sorted(pauses)
+    assert pauses[6:] == [15.0] * 4
+
+
+def test_only_two_minutes_of_a_watch_that_delivered_end_the_back_off(machine):
+    synced(machine)
+    for _ in range(5):
+        machine.failed(Failure.UNREACHABLE, 1.0)
+        machine.next()
+    machine.opened(10.0)
+    machine.heard(11, is_event=False, now=60.0)
+    machine.failed(
+        Failure.UNREACHABLE, 170.0
+    )  # for more than two minutes open, but dead for most of them
+    assert machine.next() == Pause(15.0)
+    machine.opened(200.0)
+    machine.heard(12, is_event=False, now=325.0)
+    machine.failed(Failure.UNREACHABLE, 330.0)
+    assert machine.next() == Pause(0.8)
+
+
+def test_after_a_few_watches_without_a_word_a_quorum_list_is_asked_for(machine):
+    synced(machine)
+    assert watches_until_list(machine, 0.2) == FRUITLESS_WATCHES
+
+
+def test_a_word_in_between_begins_the_count_anew(machine):
+    synced(machine)
+    for version in range(11, 30):
+        assert isinstance(machine.next(), OpenWatch)
+        machine.opened(0.0)
+        if version % 2:
+            machine.heard(version, is_event=True, now=1.0)
+        machine.ended(20.0)
+
+
+def test_lists_that_show_nothing_new_are_asked_for_less_and_less_often(machine):
+    synced(machine)
+    counts = []
+    for version in range(20, 26):
+        counts.append(watches_until_list(machine, 35.0))
+        machine.page([], version, "")
+        machine.compared(is_same=version < 25)
+    assert counts == [
+        3,
+        6,
+        12,
+        MOST_FRUITLESS_WATCHES,
+        MOST_FRUITLESS_WATCHES,
+        MOST_FRUITLESS_WATCHES,
+    ]
+    assert watches_until_list(machine, 35.0) == FRUITLESS_WATCHES
+
+
+def test_an_idle_kind_of_a_server_without_bookmarks_is_never_listed_for_its_silence(machine):
+    synced(machine)
+    for number in range(100):
+        machine.opened(number * 100.0)
+        if number % 2:
+            machine.ended(number * 100.0 + 60.0)
+        else:
+            machine.failed(Failure.UNREACHABLE, number * 100.0 + 90.0)
+            assert machine.next().seconds <= 0.8
+        assert isinstance(machine.next(), OpenWatch)
+        assert machine.is_trusted
+
+
+def test_silence_where_bookmarks_have_come_before_is_a_dead_connection(machine):
+    synced(machine)
+    machine.heard(11, is_event=False, now=60.0)
+    machine.failed(Failure.UNREACHABLE, 150.0)
+    assert not machine.is_trusted
+    for _ in range(2):
+        machine.opened(0.0)
+        machine.failed(Failure.UNREACHABLE, 90.0)
+    assert isinstance(machine.next(), Pause)
+    assert machine.next() == ListPage("", "", 500)
+
+
+def test_watches_that_end_at_once_are_doubtful_until_one_lasts_or_says_something(machine):
+    synced(machine)
+    assert not machine.is_doubtful(0.0)
+    for _ in range(FRUITLESS_WATCHES):
+        machine.opened(0.0)
+        machine.ended(1.0)
+    assert machine.is_doubtful(1.0)
+    machine.page([], 20, "")
+    machine.compared(is_same=True)
+    machine.opened(2.0)
+    assert machine.is_doubtful(3.0)
+    assert not machine.is_doubtful(12.0)
+    machine.heard(21, is_event=True, now=3.0)
+    assert not machine.is_doubtful(3.0)
+    assert machine.is_trusted
+
+
+def test_while_a_server_is_down_list_and_watch_are_tried_in_turn(machine):
+    synced(machine)
+    tried = []
+    for _ in range(20):
+        machine.failed(Failure.UNREACHABLE, 0.0)
+        assert isinstance(machine.next(), Pause)
+        tried.append(type(machine.next()))
+    assert tried[3:].count(OpenWatch) in range(7, 10)
+    assert tried[3:].count(ListPage) in range(7, 10)
+
+
+def refused(machine, version):
+    """A quorum list that is older than what has been seen; returns the pause after it."""
+    assert machine.page([A], version, "") is None
+    assert machine.is_refused
+    pause = machine.next()
+    assert machine.next() == ListPage("", "", 500)
+    return pause.seconds
+
+
+def test_quorum_lists_that_stay_older_for_long_enough_are_of_a_restored_server(machine):
+    synced(machine, 1000)
+    machine.failed(Failure.GONE, 1.0)
+    refused(machine, 500)
+    seconds, lists = 0.0, 0
+    while seconds < RESTORED_SECONDS or lists < RESTORED_LISTS:
+        seconds += refused(machine, 501 + lists)
+        lists += 1
+    assert machine.page([A], 600, "more") is None
+    assert not machine.is_refused
+    assert machine.page([B], 600, "") == Complete([A, B], 600, is_reset=True)
+    assert machine.next().resource_version == 600
+
+
+def test_a_stale_replica_that_is_gone_in_the_end_is_not_followed(machine):
+    synced(machine, 1000)
+    machine.failed(Failure.GONE, 1.0)
+    for _ in range(RESTORED_LISTS):
+        refused(machine, 900)
+    assert machine.page([A], 1001, "") == Complete([A], 1001)
+
+
+def test_older_lists_that_disagree_are_no_proof(machine):
+    synced(machine, 1000)
+    machine.failed(Failure.GONE, 1.0)
+    for number in range(60):
+        refused(machine, 500 - number % 2)
+
+
+@pytest.mark.parametrize("failure", [Failure.BEHIND, Failure.MISSED])
+def test_a_server_that_is_behind_and_a_watch_that_missed_something_lead_to_a_quorum_list(
+    machine, failure
+):
+    synced(machine)
+    machine.failed(failure, 1.0)
+    assert isinstance(machine.next(), Pause)
+    assert machine.next() == ListPage("", "", 500)

@@ -73,7 +73,7 @@ async def test_other_pods_are_bound_while_a_hostile_claim_is_searched() -> None:
                 assert await condition(here, "hostile") == ""  # still being searched
                 while not (message := await condition(here, "hostile")):
                     await asyncio.sleep(0.01)
-            assert "its time is over" in message
+            assert "timed out" in message
             assert not (await here.get(claims_path("hostile"))).get("status")
         finally:
             loop.stop()

@@ -124,7 +124,7 @@ async def test_one_profile_at_a_time_and_other_pages_meanwhile():
         await taker.begun.wait()
         second = await client.get("/debug/profile")
         assert second.status_code == 409
-        assert second.text == "a profile is being taken already: one at a time\n"
+        assert second.text == "a profile is already being taken; try again later\n"
         assert (await client.get("/livez")).status_code == 200
         assert not first.done()
         taker.may_end.set()

@@ -1,0 +1,1 @@
+"""What an expression costs: the API server's estimate, an upper bound of our own, and the meter of an evaluation."""
