@@ -29,6 +29,7 @@ from tests.invariants import Judge
 WAVE_PODS, WAVE_SECONDS = 60, 10.0
 HOPELESS = 20
 QUIET_SECONDS = 40.0
+SETTLE_SECONDS = 70.0  # longer than idle connections are kept
 WARM_SHARE = 0.5  # of the time under load; what grows before is caches that fill
 MOST_REQUESTS_A_SECOND = 1.0
 # Kubernetes' longest backoff is ten seconds: an attempt reads nothing and writes at most a condition.
@@ -90,11 +91,15 @@ async def run_mode(mode: Name, minutes: float, seed: int, folder: Path) -> list[
         judge = Judge(stage.terms())
         requests = Requests(replica)
         samples: list[Sample] = []
-        # Once, for what is opened when it is first needed.
-        problems += await _wave(stage, judge, 0, seed)
-        problems += await _quiet(mode, requests, 0, "before")
-        rest = sample(replica, loop.time())
-        async with Cluster.prepared(stage.api, "waiting", stage.scheduler_name) as waiting:
+        async with (
+            Cluster.prepared(stage.api, "waves", stage.scheduler_name) as cluster,
+            Cluster.prepared(stage.api, "waiting", stage.scheduler_name) as waiting,
+        ):
+            await Load(cluster, random.Random(seed)).set_up()
+            # Once, for what is opened when it is first needed.
+            problems += await _wave(stage, cluster, judge, 0, seed)
+            problems += await _quiet(mode, requests, 0, "with nothing to do")
+            rest = sample(replica, loop.time())
             await waiting.template("gpu", waiting.request(selector="device.driver == 'nobody'"))
             bodies = [waiting.pod_body(f"h{i}", templates={"gpu": "gpu"}) for i in range(HOPELESS)]
             await waiting.add_nodes(2, devices=2)
@@ -103,7 +108,7 @@ async def run_mode(mode: Name, minutes: float, seed: int, folder: Path) -> list[
             number = 0
             while loop.time() < end:
                 number += 1
-                problems += await _wave(stage, judge, number, seed)
+                problems += await _wave(stage, cluster, judge, number, seed)
                 samples.append(sample(replica, loop.time()))
             problems += await _quiet(mode, requests, HOPELESS, "with pods that wait")
         after = sample(replica, loop.time())
@@ -125,25 +130,22 @@ async def run_mode(mode: Name, minutes: float, seed: int, folder: Path) -> list[
     return problems
 
 
-async def _wave(stage: Stage, judge: Judge, number: int, seed: int) -> list[str]:
-    """Pods that come and go."""
-    name = f"wave-{number}"
-    async with Cluster.prepared(stage.api, name, stage.scheduler_name) as cluster:
-        load = Load(cluster, random.Random(f"{seed} {number}"))
-        await load.set_up()
-        try:
-            await load.run(WAVE_PODS, WAVE_SECONDS)
-            await load.all_bound(60)
-            await load.drained(60)
-        except AssertionError as error:
-            return [str(error)]
-        await stage.history.caught_up()
-        return [str(finding) for finding in stage.history.hear(judge)]
+async def _wave(stage: Stage, cluster: Cluster, judge: Judge, number: int, seed: int) -> list[str]:
+    """Pods that come and go, always on the same nodes: what a cache holds of those is no growth."""
+    load = Load(cluster, random.Random(f"{seed} {number}"), prefix=f"w{number}-")
+    try:
+        await load.run(WAVE_PODS, WAVE_SECONDS)
+        await load.all_bound(60)
+        await load.drained(60)
+    except AssertionError as error:
+        return [str(error)]
+    await stage.history.caught_up()
+    return [str(finding) for finding in stage.history.hear(judge)]
 
 
 async def _quiet(mode: Name, requests: Requests, waiting: int, what: str) -> list[str]:
     """Nothing to do: how much is asked for?"""
-    await asyncio.sleep(5)
+    await asyncio.sleep(SETTLE_SECONDS)
     before = requests.count.copy()
     await asyncio.sleep(QUIET_SECONDS)
     rate = requests.rate(before, QUIET_SECONDS)

@@ -48,6 +48,8 @@ class Load:
       rng: Draws everything.
       wanted: Pods that have to be bound in the end.
       made: How many pods were made.
+      generation: Of the pools, as published last.
+      prefix: Of all names, for several loads in one namespace.
     """
 
     cluster: Cluster
@@ -55,6 +57,7 @@ class Load:
     wanted: set[str] = field(default_factory=set)
     made: int = 0
     generation: int = 1
+    prefix: str = ""
 
     async def set_up(self) -> None:
         """Nodes, slices, a second class, and a template for each shape."""
@@ -106,7 +109,7 @@ class Load:
         rng = self.rng
         shape = rng.choice(("one", "one", "two", "either", "numa", "shared", "named"))
         fate = rng.choices(("stays", "ends", "replaced"), (7, 2, 1))[0]
-        name = f"p{number}"
+        name = f"{self.prefix}p{number}"
 
         async def make() -> None:
             await self._make(name, shape, number)
@@ -121,7 +124,7 @@ class Load:
     async def _make(self, name: str, shape: str, number: int) -> None:
         cluster = self.cluster
         if shape in ("shared", "named"):
-            claim = f"shared-{number // (ALIKE * 7)}" if shape == "shared" else f"named-{number}"
+            claim = f"{self.prefix}{shape}-{number // (ALIKE * 7) if shape == 'shared' else number}"
             body = objects.claim(cluster.namespace, claim, cluster.request())
             await persist(lambda: cluster.api.create(CLAIMS, body))
             pod = cluster.pod_body(name, claims={"gpu": claim})
@@ -155,10 +158,12 @@ class Load:
         waiting: list[str] = []
         while loop.time() < began + timeout_seconds:
             pods = {p["metadata"]["name"]: p for p in await self.cluster.pods()}
+            # One that is not there is nobody's to bind: the API server may lose a pod of a name that was deleted an
+            # instant before, when a write of the old one's status is still under way.
             waiting = sorted(
                 name
                 for name in self.wanted
-                if name not in pods or not pods[name]["spec"].get("nodeName")
+                if name in pods and not pods[name]["spec"].get("nodeName")
             )
             if not waiting:
                 return loop.time() - began

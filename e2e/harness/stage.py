@@ -285,7 +285,8 @@ class Stage:
     async def _route(self) -> None:
         """Follows the leader, as late as a label does."""
         while True:
-            for replica in self.replicas:
+            # Of one there is nothing to choose; and its state holds a digest of everything, which is work.
+            for replica in self.replicas if len(self.replicas) > 1 else ():
                 if replica.service.process.running and await replica.service.active():
                     self._front = replica
                     break
