@@ -108,6 +108,13 @@ controlplane-soak: $(VENV)/.dev controlplane ## the long sizes on the real contr
 	DRA_E2E_KUBERNETES_VERSION=$(K8S) $(BIN)/python -m e2e.soak --minutes $(or $(MINUTES),6) --seed $(SEED)
 	$(MAKE) hostile
 
+.PHONY: mutants
+mutants: $(VENV)/.dev ## change scheduler/ in COUNT places, one at a time; the tests must notice
+	$(BIN)/python -m tests.mutants.run --count $(or $(COUNT),80) --seed $(SEED)
+
+.PHONY: nightly
+nightly: crash-sweep chaos every-device takeovers mutants ## what is too long for .ci/run: crashes, chaos, takeovers, mutants
+
 .PHONY: soak
 soak: simulate-soak simulate-crashes simulate-planted controlplane-soak ## what takes hours: the long sizes of everything
 
