@@ -235,24 +235,26 @@ async def test_a_client_without_our_certificate_is_not_served(
 async def test_bad_input_is_refused_and_nothing_is_written(
     cluster: Cluster, target: Target, mode: Mode, verb: str
 ) -> None:
-    no_objects = [b"", b"{", b"[]", b"\xff\xfe", b" " * 10_000_000]
-    # Objects in the wrong shape are answered in the verb's own form, which kube-scheduler shows: 200 with the reason.
+    no_objects = [b"", b"{", b"[]", b"\xff\xfe"]
+    # Objects in the wrong shape, and bodies that are too large (nodeCacheCapable is missing), are answered in the verb's
+    # own form, which kube-scheduler shows: 200 with the reason.
     objects = [
         b'{"Pod": 7, "NodeNames": {}}',
         b'{"PodName": ["a"], "Node": null}',
         b'{"a":' * 5000 + b"1" + b"}" * 5000,
+        b" " * 10_000_000,
     ]
     position = target.audit.position()
 
-    statuses = []
-    for body in no_objects:
+    statuses = [await mode.service.post(verb, body) for body in no_objects]
+    answered = []
+    for body in objects:
         # A server may also hang up on a body that is much too large.
         with contextlib.suppress(aiohttp.ClientError):
-            statuses.append(await mode.service.post(verb, body))
-    answered = [await mode.service.post(verb, body) for body in objects]
+            answered.append(await mode.service.post(verb, body))
 
-    assert len(statuses) >= len(no_objects) - 1
     assert all(400 <= status < 500 for status in statuses), statuses
+    assert len(answered) >= len(objects) - 1
     assert all(status == 200 or 400 <= status < 500 for status in answered), answered
     assert await mode.service.post(verb, b"{}", content_type="text/plain") == 415
     assert await mode.service.live()
