@@ -12,6 +12,9 @@ KNOWN: Final[Mapping[tuple[int, bool], str]] = {
         70,
         True,
     ): "two active replicas: one takes a reservation back while the other binds the pod (S5)",
-    (216, True): "a pod that fits nowhere is not told, after its condition was refused for a while (L2)",
+    (
+        216,
+        True,
+    ): "a pod that fits nowhere is not told, after its condition was refused for a while (L2)",
 }
 """(seed, whether it is one of liveness) -> the fault."""
