@@ -62,7 +62,7 @@ def answer(environment: Any, question: Json) -> Json:
         program = environment.program(environment.compile(question["expr"]))
         value = program.evaluate({"device": device(question["device"])})
     except Exception as error:  # whatever it raises is its answer
-        return {"result": "error", "message": f"{type(error).__name__}: {error}"[:200]}
+        return {"result": "error", "message": f"{type(error).__name__}: {error}"[:600]}
     if not isinstance(value, celtypes.BoolType):
         return {"result": "error", "message": f"not a bool: {type(value).__name__}"}
     return {"result": "true" if value else "false"}

@@ -1,10 +1,11 @@
 """cel-python beside our CEL, on what both know; where they differ, upstream says who is right.
 
-`python -m tests.conformance.cel_second_opinion` writes the list of known differences anew. A new one gets the reason `?`,
-which a test refuses: reasons are written by people.
+`python -m tests.conformance.cel_second_opinion` writes the list of known differences anew. One that has none of the known causes
+gets the reason `?`, which a test refuses: somebody has to look at it.
 """
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -32,6 +33,33 @@ _FUNCTIONS: Final = frozenset(
 )  # fmt: skip
 _MACROS: Final = frozenset({"all", "exists", "exists_one", "map", "filter"})
 _EXPENSIVE: Final = frozenset({"cost", "depth"})
+
+
+_NUMBER: Final = r"<class 'celpy\.celtypes\.(?:Int|Uint|Double)Type'>"
+_NUMBERS: Final = "an int, uint and double are not compared with each other"
+# What cel-python's error says, or else what the expression looks like -> why it differs.
+_CAUSES: Final = (
+    (rf"'relation_\w+'\) applied to '\({_NUMBER}, {_NUMBER}\)", _NUMBERS),
+    (rf"no such overload: \w+\(\S+\) {_NUMBER} != \w+\(\S+\) {_NUMBER}", _NUMBERS),
+    (r"matching overload.*'relation_|no such overload: \w+\(.*\) <class|CELEvalErr.*matching overload",
+     "values of different types are not unequal: no overload"),
+    (r"^CELSyntaxError: member_dot_arg", "a variable with a dot in front is none"),
+    (r"^CELParseError", "no syntax for trailing commas and back-quoted names"),
+    (r"^ValueError: too many values to unpack", "map() has no filter"),
+    (r"No 'NullValue' in bindings", "NullValue is no name"),
+    (r"int\(\) argument must be|Cannot create .*TimestampType", "no int() of a duration, and no timestamp() of an int"),
+    (r"'str' object has no attribute|^type\(\(.* == string|\(type\(\(.*\+", "the sum of texts is a Python text, of no CEL type and without methods"),
+    (r"'datetime.timedelta' object", "the difference of durations is a Python one, without methods"),
+    (r"\\`", "an escaped back quote keeps its backslash"),
+    (r"\bflag\b.* == 1|\bok\b.* [<>]", "a bool is a number, as in Python"),
+    (r"^string\((?:1\.0|true)\)", "string() of a number or bool is Python's text"),
+    (r"\[-1\]", "a negative index counts from the end"),
+    (r"name\[0\]|scalar\.exists|uni\.(?:all|exists)|text\.(?:all|exists)", "a text is a list of characters: it is indexed, iterated and searched"),
+    (r'^"fish" in', "in on a text searches a part of it"),
+    (r"^has\(", "has() is whether anything failed, so that an error inside is hidden"),
+    (r"0\.0 / 0\.0", "NaN has an order: less than is false"),
+    (r"\{.*: .*\[?.*\}", "a map literal hides the error of a member"),
+)  # fmt: skip
 
 
 class Difference(NamedTuple):
@@ -115,6 +143,11 @@ def _merged(result: str) -> str:
     return "error" if result.endswith("_error") else result
 
 
+def _cause(expression: str, answer: Json) -> str:
+    told = answer.get("message") or expression
+    return next((reason for pattern, reason in _CAUSES if re.search(pattern, told)), "?")
+
+
 class _Found(NamedTuple):
     asked: int
     differences: dict[str, Difference]
@@ -133,11 +166,15 @@ def _compare(oracle: Oracle) -> _Found:
             second.send(question)
             upstream = _merged(oracle.ask(question)["result"])
             mine = _merged(ours(question, compiler)["result"])
-            other = second.receive()["result"]
+            answer = second.receive()
+            other = answer["result"]
             asked += 1
             wrong += mine != upstream
             if other != upstream:
-                reason = reasons[id_].reason if id_ in reasons else "?"
+                before = reasons.get(id_)
+                reason = (
+                    _cause(text, answer) if before is None or before.expr != text else before.reason
+                )
                 differences[id_] = Difference(id_, text, upstream, other, reason)
                 if mine != upstream:
                     print(
