@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from tests.benchmarks import throughput
 from tests.benchmarks.allocator import allocator
 from tests.benchmarks.backlog import SHAPES
+from tests.benchmarks.cel_speed import cel
 from tests.benchmarks.crossings import crossings
 from tests.benchmarks.growth import LARGE, SIZES, SMALL, SVG, growth, growth_plot
 from tests.benchmarks.herd import herd
@@ -70,6 +71,7 @@ async def _growth_plot(plan: Plan) -> None:
 # In the order in which they run.
 BENCHES: dict[str, Bench] = {
     "allocator": allocator,
+    "cel": cel,
     "growth": _listed(growth),
     "indexed-job": _listed(indexed_job),
     "filter-latency": _listed(filter_latency),

@@ -197,6 +197,23 @@ _OPTIONALS = (
     f"{_G}Int32Value{{?value: 1}} == 1", f"{_G}Int32Value{{value: 1}}.value == 1", f"dyn(1).{_G}Empty{{}}", f"({_G}Empty){{}}",
     f"[{_G}ListValue{{values: [1]}}, [2]].size() == 2", f"{_G}BoolValue{{value: true}} ? 1 == 1 : false",
 )  # fmt: skip
+# The type of an element of unknown type is guessed from the first overload that takes it, and may be wrong.
+_GUESSED = (
+    "dyn([1]).reverse()[0]",
+    "dyn(['a']).reverse()[0]",
+    "dyn([1]).first().value()",
+    "dyn(1)",
+    "dyn(2u)",
+    "1",
+    "1.5",
+    "'a'",
+)
+_GUESSED_USES = (
+    "type(dyn(uint({e}))) != null_type", "type(dyn(string({e}))) != null_type", "type(dyn(timestamp({e}))) != null_type",
+    "string(-({e})) == '1'", "({e}).getHours() == 1", "'abc'.charAt({e}) == 'b'", "({e}).indexOf('7') == 0",
+    "uint([{e}].max()) == 1u", "uint(true ? {e} : {e}) == 1u", "cel.bind(x, {e}, int(x) == 1)", "int(({e}) * ({e})) == 1",
+    "[{e}].sort() == [1]", "quantity('1').add({e}) == quantity('2')",
+)  # fmt: skip
 _CALL_VALUES = ("dyn('a')", "dyn(1)", "dyn([1])", "'a'")
 
 _ZEROS = "0" * 4500
@@ -255,6 +272,8 @@ def _expressions() -> Iterator[str]:
     yield from (form.format(o=mark) for mark, form in product(_MARKS, _MARK_FORMS))
     yield from _OPTIONALS
     yield from _some(_calls(), 2)
+    yield from _some((use.format(e=f"{one} {operator} {other}")
+                      for one, operator, other, use in product(_GUESSED, "+-*/%", _GUESSED, _GUESSED_USES)), 3)  # fmt: skip
     yield from _long()
 
 

@@ -12,6 +12,8 @@ TEMPLATES = (
     "string({b}) == {s}", "{d} == 0.0 / 0.0", "1.0 / 0.0 > {d}", "int(1e19) > {i}", "{i} + 9223372036854775807 > 0",
     "{i} * {i} * {i} > 100", "dyn({i}) + dyn({d}) > 0", "dyn({i}) in [1, 2.0, 3u]", "{a} == {i}", "{a} < {i}", "{a} + 1 > {i}", "-{a} < 0",
     "!{a}", "{a} && {b}", "{a} || {b}", "{a} ? {b} : {b}", "{b} == ({a} == {a})",
+    "uint({a} / dyn({I}).reverse()[{i}]) == 1u", "string({a} - dyn({I}).first().value()) == {s}", "int({i} * dyn({I}).last().value()) == {i}",
+    "timestamp({a} + dyn({S}).reverse()[{i}]) != null", "uint([{a} % dyn({I}).reverse()[{i}]].max()) == 1u", "double(-dyn({I}).reverse()[{i}]) < {d}",
     # strings and bytes
     "size({a}) > {i}", "{a}.size() == {i}", "bytes({s}) == b'abc'", "size(bytes({s})) > {i}", "string(bytes({s})) == {s}", "b'a' + b'b' == bytes({s})",
     "{s} < {s}", "{s} + {a} == {s}", "{s}.split({s}, {i}).size() > {i}", "{s}.lastIndexOf({s}) == {i}", "{s}.indexOf({s}, {i}) >= 0",

@@ -13,7 +13,8 @@ from tests.conformance.objects import Json
 _NEWEST = Features.for_version("1.37")
 
 
-def _values(question: Json) -> DeviceValues:
+def values(question: Json) -> DeviceValues:
+    """The device of a question."""
     body = dict(question["device"])
     driver = body.pop("driver", "")
     device = msgspec.convert({"name": "d", **body}, Device, dec_hook=dec_hook)
@@ -30,7 +31,7 @@ def admission(question: Json) -> tuple[str, int]:
 
 def cost(question: Json, compiler: Compiler) -> int:
     """What the evaluation costs."""
-    return compiler.selector(question["expr"]).cost(_values(question))
+    return compiler.selector(question["expr"]).cost(values(question))
 
 
 def ours(question: Json, compiler: Compiler) -> Json:
@@ -40,10 +41,10 @@ def ours(question: Json, compiler: Compiler) -> Json:
     """
     try:
         if question.get("derived"):
-            value = compiler.derived(question["expr"]).evaluate_value(_values(question))
+            value = compiler.derived(question["expr"]).evaluate_value(values(question))
             return {"result": "value", "value": msgspec.json.decode(msgspec.json.encode(value))}
         program = compiler.selector(question["expr"])
-        matches = program.evaluate(_values(question))
+        matches = program.evaluate(values(question))
     except CelCompileError as error:
         return {"result": "compile_error", "message": error.message}
     except CelError as error:

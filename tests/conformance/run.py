@@ -12,6 +12,7 @@ import sys
 from allocator.cel import Compiler
 from tests.conformance import (
     cel_environment,
+    cel_second_opinion,
     fuzz,
     fuzz_cel,
     fuzz_quantity,
@@ -146,6 +147,7 @@ def main(arguments: list[str]) -> int:
         failed |= cel_environment.check() > 0
         failed |= check_corpus(oracle) > 0
         failed |= check_letters(oracle) > 0
+        failed |= cel_second_opinion.check(oracle) > 0
         failed |= not fuzz_cel.run(oracle, pairs, options.seed, options.keep_going)
     if options.objects != _NO_OBJECTS:
         objects = options.cases // 10 if options.objects is None else options.objects

@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -20,12 +20,12 @@ def build(program: str = "oracle") -> Path:
     return Path(done.stdout.strip())
 
 
-class Oracle(AbstractContextManager["Oracle"]):
-    """One long-lived oracle process; answers come in the order of the questions."""
+class Process(AbstractContextManager["Process"]):
+    """A long-lived process that reads JSON lines and writes one for each, in the same order."""
 
-    def __init__(self, *arguments: str, program: str = "oracle") -> None:
+    def __init__(self, command: Sequence[str]) -> None:
         self._process = subprocess.Popen(
-            [str(build(program)), *arguments],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "GOGC": "400"},
@@ -82,3 +82,10 @@ class Oracle(AbstractContextManager["Oracle"]):
                 f"the oracle does not understand {answer.get('id')!r}: {answer['message']}"
             )
         return answer
+
+
+class Oracle(Process):
+    """One long-lived oracle process."""
+
+    def __init__(self, *arguments: str, program: str = "oracle") -> None:
+        super().__init__([str(build(program)), *arguments])

@@ -35,6 +35,8 @@ _PROBLEMS: Final = {
     "invalid perl operator": "invalid or unsupported Perl syntax",
     "invalid repetition size": "invalid repeat count",
 }
+_FOLDS: Final = re.compile(r"\(\?[A-Za-z]*i")
+_BEYOND_ASCII: Final = re.compile("[^\x00-\x7f]")
 _UNESCAPE: Final = re.compile(r"\\(.)")
 # Differs from upstream: neither making a program nor a search can be interrupted, and nothing else runs while one is made.
 # Go takes programs of some ten times this size, and needs as long for them.
@@ -178,16 +180,28 @@ def compile_regex(pattern: str) -> Regex:
     if whole is None and "too large" not in problem:
         raise CelRuntimeError(f"error parsing regexp: {problem}")
     narrow = None
-    if (whole is None or whole.programsize > _SMALL) and pattern.isascii():
-        narrow, _ = _compiled(pattern.encode(), _NARROW)
+    if whole is None or whole.programsize > _SMALL:
+        narrow, _ = _compiled(_for_ascii(pattern), _NARROW)
     if whole is None and narrow is None:
         raise CelRuntimeError(f"error parsing regexp: {problem}")
     _refuse(pattern)
     return Regex(pattern, whole, narrow, _shortcut(pattern))
 
 
-def _compiled(pattern: str | bytes, options: Any) -> tuple[Any, str]:
+def _for_ascii(pattern: str) -> bytes | None:
+    """A pattern in Latin-1 that finds in ASCII texts what the pattern finds there, or None.
+
+    Any character beyond ASCII will do for any other, but not where case is folded: two of them fold to ASCII letters.
+    """
+    if pattern.isascii():
+        return pattern.encode()
+    return None if _FOLDS.search(pattern) else _BEYOND_ASCII.sub("\xff", pattern).encode("latin-1")
+
+
+def _compiled(pattern: str | bytes | None, options: Any) -> tuple[Any, str]:
     """A program, or None and what is wrong with the pattern in Go's words."""
+    if pattern is None:
+        return None, ""
     try:
         return re2.compile(pattern, options), ""
     except re2.error as error:

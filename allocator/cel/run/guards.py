@@ -30,6 +30,7 @@ UNGUARDED: Final = frozenset(
     {"_+_", "_-_", "_*_", "_/_", "_%_", "_<_", "_<=_", "_>_", "_>=_", "@in", "-_", "!_", "size", "type", "dyn",
      "matches", "sort", "@sortByAssociatedKeys", "flatten"}
 )  # fmt: skip
+_ARITHMETIC: Final = frozenset({"_+_", "_-_", "_*_", "_/_", "_%_", "-_"})
 _CLASSES: Final[dict[Type, type]] = {
     types.BOOL: bool,
     types.INT: int,
@@ -86,6 +87,8 @@ def _is_certain(node: Node) -> bool:
     if isinstance(node, Select):
         return _is_declared(node.operand.type) or node.type == types.QUANTITY
     if isinstance(node, Call) and len(node.overloads) == 1:
+        if node.function in _ARITHMETIC and not all(map(_is_certain, node.children())):
+            return False  # what it makes depends on what it gets
         for overload in functions().get(node.function, ()):
             if overload.id == node.overloads[0]:
                 return overload.result in _CLASSES

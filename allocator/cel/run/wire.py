@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from allocator.cel.values.limits import check_length
 from allocator.cel.values.messages import EmptyMessage
 from allocator.cel.values.moments import duration_of, timestamp_of
 from allocator.cel.values.scalars import UInt
@@ -16,7 +17,8 @@ from allocator.errors import CelRuntimeError
 
 _VARINT, _FIXED64, _BYTES, _GROUP, _END_GROUP, _FIXED32 = range(6)
 _MAX_NUMBER: Final = 2**29 - 1
-_MAX_DEPTH: Final = 100
+_MAX_DEPTH: Final = 400  # of messages in messages; a list in a list is two
+_MAX_BYTES: Final = 2**20
 _SIZES: Final = {_FIXED64: 8, _FIXED32: 4}
 # Number of a field, its wire type and its value: a whole number for a varint, bytes for anything else.
 _Field = tuple[int, int, Any]
@@ -30,8 +32,9 @@ def unpack(url: str, data: bytes) -> Any:
         data: its fields.
 
     Raises:
-        CelRuntimeError: there is no such type, or the data are none of it.
+        CelRuntimeError: there is no such type, or the data are none of it or more than a megabyte.
     """
+    check_length(len(data), _MAX_BYTES)
     return _unpack(url, data, 0)
 
 
@@ -173,9 +176,9 @@ def _value(fields: list[_Field], depth: int) -> Any:
     for found, _, value in reversed(known):
         if found != number:
             break
-        parts.insert(0, value)
+        parts.append(value)
     if number == 5 or number == 6:
-        inner = _nested(b"".join(parts), depth + 1)
+        inner = _nested(b"".join(reversed(parts)), depth + 1)
         return _struct(inner, depth + 1) if number == 5 else _list(inner, depth + 1)
     if number == 2:
         return struct.unpack("<d", last)[0]

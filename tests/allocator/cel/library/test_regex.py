@@ -35,6 +35,7 @@ def test_matches_lie_between_characters_not_between_bytes(expression, answer):
         ("a" * 2_000, "(a|b)" * 1_500, True),
         ("a" * 3_000, "a" * 3_000, True),
         ("aé日" * 21, ".?" * 5_000, True),
+        ("a" * 64, "[^é]" * 500 + "\\\\pL" * 2_000, False),
         ("é" * 64, "\\\\pL" * 3_000, ERROR),  # too large for us in a text that is not ASCII
         ("a" * 64, "(a?){1000}" * 100, ERROR),  # repetition that costs do not see
         ("a", "(a{10}){101}", REFUSED),
@@ -85,7 +86,12 @@ PIECES = st.sampled_from(
         "$",
         "[^a]",
         "(?:ab)+",
-        "(?i:A)",
+        "(?s:A)",
+        "é",
+        "é?",
+        "[^é]",
+        "[é-ü]",
+        "[1-é]",
     ]
 )
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import struct
+import time
 
 import pytest
 from hypothesis import given
@@ -137,6 +138,22 @@ def test_a_list_held_many_times_is_converted_once():
         value = [value, value]
     made = make(f"{G}ListValue", {"values": value})
     assert made[0] is made[1]
+
+
+def test_much_data_are_refused_and_many_parts_are_read_soon():
+    with pytest.raises(CelRuntimeError, match="too large"):
+        unpack(f"x/{G}Empty", bytes(2**20 + 1))
+    many = part(6, b"") * 200_000
+    start = time.process_time()
+    assert unpack(f"x/{G}Value", many[: 2**20 // 2 * 2]) == []
+    assert time.process_time() - start < 30
+
+
+def test_lists_in_lists_are_unpacked_as_deep_as_expressions_nest():
+    value: object = "x"
+    for _ in range(150):
+        value = [value]
+    assert equal(unpack(f"x/{G}Value", wire(value)), value) is True
 
 
 def test_doubled_nesting_in_a_message_ends_soon():
